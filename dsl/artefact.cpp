@@ -6,7 +6,7 @@
 namespace tegula {
 namespace {
 
-/// A multiple of 16 bytes. Nobody reads there: a spec gives no Tensor to a launch.
+/// A multiple of 16 bytes. It is never dereferenced: a spec gives no Tensor to a launch.
 void* const kNowhere = reinterpret_cast<void*>(std::uintptr_t{1} << 40);
 
 }  // namespace

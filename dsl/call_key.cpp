@@ -45,7 +45,7 @@ void add_argument(CallKey& key, const HostArg& a, const Specialization& known, s
 
 void CallArgs::add(const HostArg& a, const ParamInfo& info) {
   if (count == kMax) throw InternalError("a kernel has more than 64 run-time arguments");
-  // A pointer keeps the tensor it was made from: that bounds it on cpu and sim.
+  // A pointer keeps the tensor that it was made from, which is its bounds on cpu and sim.
   args[count] = {a.tensor, a.bits};
   is_pointer[count] = info.kind == ParamKind::Pointer;
   access[count++] = info.access;
@@ -94,8 +94,8 @@ CallKey make_call_key(const KernelInstance& k, std::span<const HostArg> args, De
 
 namespace {
 
-/// Bytes from the first element to behind the last one, of the dimensions whose stride is less than
-/// `stride` bytes; none where one of the others is no multiple of it.
+/// Returns the bytes from the first element to the end of the last one, over the dimensions whose
+/// stride is less than `stride` bytes; nothing if one of the other strides is not a multiple of it.
 std::optional<std::int64_t> row_bytes(const Tensor& t, std::int64_t stride) {
   std::int64_t bytes = size_bytes(t.dtype());
   for (std::size_t i = 0; i < t.shape().size(); ++i) {
@@ -109,7 +109,8 @@ std::optional<std::int64_t> row_bytes(const Tensor& t, std::int64_t stride) {
   return bytes;
 }
 
-/// Both have rows of one stride, and each its own part of them: columns of one matrix, say.
+/// Returns true if both have rows of the same stride and use different parts of them, such as
+/// columns of one matrix.
 bool are_interleaved(const Tensor& a, const Tensor& b) {
   for (std::size_t i = 0; i < a.shape().size(); ++i) {
     const std::int64_t stride = std::abs(a.strides()[i]) * size_bytes(a.dtype());

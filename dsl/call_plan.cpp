@@ -20,7 +20,7 @@ std::uint64_t bits_of_address(const Tensor& t) {
   return reinterpret_cast<std::uintptr_t>(t.data());
 }
 
-/// Room for objects of which a call makes some: the others cost nothing.
+/// Uninitialised storage for up to N objects: a call pays only for those that it constructs.
 template <class T, int N>
 class Room {
  public:
@@ -38,7 +38,7 @@ class Room {
   alignas(T) std::byte bytes_[sizeof(T) * N];
 };
 
-/// The values of all slots in one call, and the memory that the call has.
+/// The values of all slots in one call, and the memory that the call reserves.
 class CallSlots {
  public:
   CallSlots(const CallSlots&) = delete;
@@ -47,7 +47,7 @@ class CallSlots {
   CallSlots(std::span<const HostArg> args, std::span<const HostArg> captured) {
     set(0, args), set(slots::kCaptured, captured);
   }
-  /// Tensors that the plan makes.
+  /// Makes the tensors of the plan.
   void make(const CallPlan& plan, const Stream& stream) {
     if (plan.shares_flags) flags_ = Scratch::lock(stream);
     std::optional<Scratch> scratch;
@@ -124,7 +124,7 @@ void launch_step(const LookedAtStep& step, const CallSlots& values, const Stream
     if (g.info.optional)
       a.bits = a.tensor != nullptr;
     else if (g.info.kind == detail::ParamKind::View && !a.tensor)
-      a.tensor = &kUndefined;  // the launch refuses it
+      a.tensor = &kUndefined;  // the launch rejects it
     args.push_back(a);
   }
   detail::launch(*step.kernel, &stream, args);
@@ -143,7 +143,7 @@ void CallPlan::run(const Stream& stream, std::span<const HostArg> args,
   CallSlots values(args, captured);
   const StreamScope one_call;
   if (!made.empty()) values.make(*this, stream);
-  check_apart(*this, values);  // views among them, of a plan that was recorded
+  check_apart(*this, values);  // includes views of a recorded plan
   for (const PlanStep& step : steps) launch_step(step, values, stream);
   for (const LookedAtStep& step : looked_at) launch_step(step, values, stream);
 }

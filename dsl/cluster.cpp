@@ -1,4 +1,4 @@
-// Programs that run as one cluster: which one this is, what it takes, and folds of what all have.
+// Programs that run as one cluster: ranks, slices, and folds over all of them.
 
 #include "dsl/elementwise.h"
 #include "ir/layout/dims.h"
@@ -11,7 +11,7 @@
 namespace tegula {
 namespace {
 
-/// Programs of a cluster of the kernel being traced.
+/// Returns the number of programs in a cluster of the kernel being traced.
 int programs(Tracer& t, std::string_view what, Loc at) {
   if (!t.grid_seen) fail(ErrorId::before_grid, at, {}, what);
   return t.kernel.info.cluster;
@@ -24,7 +24,7 @@ std::int64_t part_of(std::string_view what, std::int64_t extent, int parts, Loc 
   return extent / parts;
 }
 
-/// All programs of the cluster come by once.
+/// Requires a position that all programs of the cluster reach exactly once.
 void require_body(const Tracer& t, std::string_view what, Loc at) {
   for (const ScopeKind kind :
        {ScopeKind::Loop, ScopeKind::While, ScopeKind::Branch, ScopeKind::Fold})
@@ -75,7 +75,7 @@ Tile cluster_reduce_scatter(const Arg& x, Axis axis) {
 
 namespace {
 
-/// The operand as a tile, and the shape that it has with the programs in front.
+/// The operand as a tile, and its shape with a leading dimension for the programs.
 struct Given {
   ir::Value tile;
   ir::Ints shape;
@@ -114,7 +114,7 @@ std::vector<Tile> record_gather(std::string_view what, std::span<const ir::Value
         t.build.create(Opcode::ClusterGather, gathered, std::span<const ir::Type>(types));
     gathered.assign(t.kernel[op].results.begin(), t.kernel[op].results.end());
   } else {
-    // A single program gets its own tile as from others: absent elements are 0, and present.
+    // A single program gets its own tile as others would: absent elements are 0, and present.
     for (ir::Value& v : gathered) {
       const ir::Type type = t.kernel.type(v);
       v = t.build.op(Opcode::FillAbsent,
@@ -131,7 +131,7 @@ std::vector<Tile> record_gather(std::string_view what, std::span<const ir::Value
   return out;
 }
 
-/// The tiles of all programs, in which absent elements are the identity of the fold.
+/// Gathers the tiles of all programs, with the identity of the fold for absent elements.
 Tile gathered_for(std::string_view what, const char* kind, const Arg& x) {
   Tracer& t = Tracer::at(x.loc(), what);
   ir::Value v = dsl::operand(t, x);
@@ -144,7 +144,7 @@ Tile gathered_for(std::string_view what, const char* kind, const Arg& x) {
   return record_gather(what, std::span(&v, 1), x.loc()).front();
 }
 
-/// Extremes of floats of 8 bits are found in f16.
+/// Computes extremes of 8-bit floats in f16.
 Tile cluster_extreme(std::string_view what, const char* kind, const Arg& x) {
   const Tile all = gathered_for(what, kind, x);
   const Tile best = std::string_view(kind) == "max" ? max(all, axis(0)) : min(all, axis(0));

@@ -14,7 +14,7 @@ CompiledTable::Kernel CompiledTable::find(const std::string& name) {
 }
 
 void CompiledTable::add(const std::string& name, Kernel kernel) {
-  Order gone;  // its kernels are freed behind the lock
+  Order gone;  // its kernels are freed after the lock is released
   const std::lock_guard lock(mutex_);
   if (by_name_.contains(name)) return;
   order_.push_front({name, std::move(kernel)});
@@ -27,8 +27,8 @@ std::size_t CompiledTable::size() {
   return order_.size();
 }
 
-/// A kernel that the table alone holds stays so: whoever else wants it asks the table, which is
-/// locked.
+/// A kernel that only the table owns cannot get another owner meanwhile: that would require the
+/// lock.
 CompiledTable::Order CompiledTable::without_oldest_unused() {
   Order gone;
   for (auto next = order_.end(); next != order_.begin() && order_.size() > kMaxCompiledKernels;) {

@@ -16,7 +16,7 @@
 namespace tegula::dsl {
 namespace {
 
-constexpr std::size_t kLarge = 256;  // cells worth forgetting
+constexpr std::size_t kLarge = 256;  // cells above which a value is released
 constexpr std::int64_t kShown = 64;  // elements in a text
 
 std::string cell_text(ir::Cell c, DType d) {
@@ -44,7 +44,7 @@ struct EagerInterpreter::State {
   ir::EvalOptions options;
   ir::interp::Evaluation evaluation;
   ir::interp::Program program;
-  ir::OpId last;                 ///< executed
+  ir::OpId last;                 ///< last executed op
   std::vector<ir::Value> large;  ///< results that are kept
 };
 
@@ -53,14 +53,14 @@ EagerInterpreter::EagerInterpreter(Tracer& tracer, const EagerProgram& runs)
 EagerInterpreter::~EagerInterpreter() = default;
 
 void EagerInterpreter::catch_up() {
-  // The op that owns a fold is executed as a whole, once its combination is known.
+  // The op that owns a fold is executed as a whole, after its function is recorded.
   if (tracer_.in_scope(ScopeKind::Fold)) return;
   const ir::Kernel& k = tracer_.kernel;
   State& s = *state_;
   for (;;) {
     const ir::OpId next = s.last ? k[s.last].next : k[k.body()].first;
     if (!next) return;
-    s.last = next;  // first: what an op throws is not thrown again by the next call
+    s.last = next;  // first: an op that throws is not executed again
     s.program.execute(next);
     for (ir::Value v : k[next].results)
       if (s.program.value(v).cells.size() > kLarge) s.large.push_back(v);
@@ -86,7 +86,7 @@ void EagerInterpreter::release() {
 std::string EagerInterpreter::text(ir::Value v) {
   catch_up();
   const ir::Type type = tracer_.kernel.type(v);
-  // Inside a fold nothing has a value yet.
+  // Inside a fold no value has been computed yet.
   if (type.is_view() || v.index >= tracer_.kernel.value_count() ||
       tracer_.in_scope(ScopeKind::Fold))
     return type.str();
@@ -121,12 +121,12 @@ void EagerInterpreter::finish() {
 
 namespace {
 
-/// Numbers of programs [first, end).
+/// Program numbers [first, end).
 struct ChosenPrograms {
   std::int64_t first = 0, end = 0;
 };
 
-/// The programs that TEGULA_EAGER_PROGRAM names, of so many.
+/// Returns the programs that TEGULA_EAGER_PROGRAM selects from `count`.
 ChosenPrograms chosen_programs(const KernelInstance& k, std::int64_t count) {
   const std::string& text = env().eager_program;
   if (text == "all") return {0, count};
@@ -141,7 +141,8 @@ ChosenPrograms chosen_programs(const KernelInstance& k, std::int64_t count) {
   return {number, number + 1};
 }
 
-/// One program alone passes a grid_barrier; the first of several would pass it too early.
+/// Rejects grid_barrier: a single program passes it, but the first of several would pass it too
+/// early.
 void refuse_barriers(const ir::Kernel& kernel) {
   const bool meets = ir::any_op(kernel, kernel.body(), [&](ir::OpId op) {
     return kernel[op].opcode == ir::Opcode::GridBarrier;

@@ -1,6 +1,5 @@
-// break_if and exit_program_if: the rest of a body becomes the branch of an `if` that is taken
-// where the condition does not hold, closed when the body ends. A loop that may be left becomes a
-// `while`.
+// break_if and exit_program_if: the rest of a body becomes a branch of an `if` that is taken if the
+// condition is false, and is closed when the body ends. A loop that may be left becomes a `while`.
 #include "tegula/early_exit.h"
 
 #include "dsl/eager.h"
@@ -39,7 +38,7 @@ void Tracer::leave_if(ir::Value condition, std::string_view what, bool of_loop) 
   }
   if (runs()) {
     if (live->integer(condition, "a condition") == 0) return;
-    // Nothing more of the body happens: it is recorded where nobody executes it.
+    // The rest of the body is skipped: it is recorded in a region that is never executed.
     OpenScope& s = push(ScopeKind::Rest);
     s.now = condition;
     build.at_end(kernel.add_region(kernel.make_op(Opcode::If, {}, {}, s.loc)));
@@ -55,8 +54,9 @@ void Tracer::leave_if(ir::Value condition, std::string_view what, bool of_loop) 
   build.at_end(kernel[op].regions[1]);
 }
 
-/// Closes the innermost rest: results are the variables that it changed, and `goes_on` or, where it
-/// did not happen, what ends the loop. Variables of the body may be gone by now.
+/// Closes the innermost rest. Its results are the variables that it changed and `goes_on`, which is
+/// replaced by the value that ends the loop if the rest is skipped. Variables of the body may be
+/// destroyed by now.
 ir::Value Tracer::close_rest(ir::Value goes_on) {
   OpenScope& s = scopes_.back();
   if (s.now) {
@@ -104,7 +104,7 @@ ir::Value Tracer::close_rests(ir::Value goes_on) {
   return goes_on;
 }
 
-/// The body of `steps` was left: the next index is the end of the range.
+/// Handles a `steps` body that was left: the next index is the end of the range.
 void Tracer::end_steps(OpenScope& loop) {
   if (loop.now) {
     close_rests({});
@@ -120,7 +120,7 @@ void Tracer::end_steps(OpenScope& loop) {
   if (!s.second) s.following = following;
 }
 
-/// Results of one loop stand for those of another, from the `first` on.
+/// Replaces the results of one loop by those of another, from number `first` on.
 void Tracer::use_results(ir::OpId from, ir::OpId to, std::size_t first) {
   for (std::size_t i = 0; i < kernel[from].results.size(); ++i) {
     const ir::Value old = kernel[from].results[i], now = kernel[to].results[first + i];
@@ -134,7 +134,8 @@ void Tracer::use_results(ir::OpId from, ir::OpId to, std::size_t first) {
 
 namespace {
 
-/// Moves the ops of a region, whose arguments become those of region `taker` from `first` on.
+/// Moves the ops of a region. Its arguments are replaced by those of region `taker`, from `first`
+/// on.
 void move_region(ir::Kernel& k, ir::RegionId from, ir::RegionId to, ir::RegionId taker,
                  std::size_t first) {
   while (const ir::OpId op = k[from].first) {
@@ -147,7 +148,7 @@ void move_region(ir::Kernel& k, ir::RegionId from, ir::RegionId to, ir::RegionId
 
 }  // namespace
 
-/// `for i` with a next index of its own: while (i < hi), carrying i.
+/// Converts a `for i` with a recorded next index to while (i < hi), which carries i.
 void Tracer::make_while(ir::OpId loop, ir::Value following) {
   const std::vector<ir::Value> operands(kernel[loop].operands.begin(), kernel[loop].operands.end());
   std::vector<ir::Value> inits{operands[0]};
@@ -169,7 +170,8 @@ void Tracer::make_while(ir::OpId loop, ir::Value following) {
   kernel.erase(loop);
 }
 
-/// A `while` carries whether it goes on, and asks its own condition only then.
+/// Makes a `while` carry a flag that it continues; it evaluates its own condition only if the flag
+/// is true.
 void Tracer::stop_while(ir::OpId loop, ir::Value following) {
   const std::vector<ir::Value> operands(kernel[loop].operands.begin(), kernel[loop].operands.end());
   ir::Builder b(kernel, loop);

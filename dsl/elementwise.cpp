@@ -30,18 +30,18 @@ ir::Value constant(Tracer& t, const Arg& a, DType d) {
   const ir::Type type = ir::Type::scalar(d);
   if (is_float(d)) return t.build.constant(type, a.as_float());
   if (is_bool(d)) return t.build.constant(type, std::int64_t{a.as_int() != 0});
-  // The conversion of a float literal is the cast of the language.
+  // A float literal is converted by the language's cast.
   if (a.kind() == Arg::Kind::Float) return t.build.cast(t.build.f32(a.as_float()), d);
   if (!fits(a.as_int(), d)) fail(ErrorId::literal_range, a.loc(), {}, a.as_int(), name(d));
   return t.build.constant(type, a.as_int());
 }
 
-/// Element type two operands are computed in.
+/// Returns the element type in which two operands are computed.
 DType common_dtype(DType a, DType b) {
   if (a == b) return a;
   if (kind_order(a) != kind_order(b)) return kind_order(a) > kind_order(b) ? a : b;
   if (size_bits(a) != size_bits(b)) return size_bits(a) > size_bits(b) ? a : b;
-  if (is_float(a)) return a == DType::bf16 ? b : a;  // f16 before bf16; fp8 is refused before this
+  if (is_float(a)) return a == DType::bf16 ? b : a;  // f16 before bf16; fp8 was rejected earlier
   return is_signed(a) ? b : a;
 }
 
@@ -63,7 +63,7 @@ DType promote_types(Tracer& t, std::string_view what, std::span<const Arg> args)
     add(tiles, type.dtype());
   }
   if (!tiles) return *literals;
-  // A literal never widens a tile; it lends its kind only where the tile's is lower.
+  // A literal never widens a tile; its kind is used only if the tile's kind is lower.
   if (!literals || kind_order(*literals) <= kind_order(*tiles)) return *tiles;
   return *literals;
 }
@@ -97,8 +97,8 @@ bool is_wider_than_indices(Tracer& t, const Arg& a) {
 
 namespace {
 
-/// In front of every tensor with all of a box. A large power of two keeps the divisors that are
-/// known of the offsets, and sums with extents do not wrap around.
+/// An index before every tensor, together with all of a box. A large power of two preserves the
+/// known divisors of the offsets, and sums with extents do not wrap around.
 constexpr std::int64_t kOutside = -(std::int64_t{1} << 30);
 
 }  // namespace
@@ -204,8 +204,7 @@ Tile record(std::string_view what, Opcode op, std::initializer_list<Arg> args,
 
 DType order_type(DType d) { return is_f8(d) ? DType::f16 : d; }
 
-/// A number of e5m2 is the upper byte of the same one of f16: a conversion would saturate
-/// infinities.
+/// An e5m2 number is the upper byte of the same f16 number; a conversion would saturate infinities.
 ir::Value from_order_type(Tracer& t, ir::Value v, DType d) {
   if (d != DType::f8e5m2) return convert(t, v, d);
   v = convert(t, v, DType::f16);

@@ -1,4 +1,4 @@
-// Words of the language's errors.
+// Texts for the language's errors.
 #include "dsl/errors.h"
 
 #include <fmt/ranges.h>

@@ -66,7 +66,7 @@ void check_fold_body(Tracer& t, std::string_view what, ir::RegionId body) {
   std::unordered_set<ir::Value> used;
   ir::walk(k, body,
            [&](ir::OpId op) { used.insert(k[op].operands.begin(), k[op].operands.end()); });
-  // A part of a view that is stored to is named by a load, which is not what the user wrote.
+  // A store to a part of a view records a load of the part, which is not in the user's code.
   const auto is_name = [&](const ir::OpData& d) {
     return d.opcode == Opcode::LoadView && !used.contains(d.results[0]);
   };

@@ -21,7 +21,7 @@ void check_one_shape(Tracer& t, std::string_view what, std::span<const ir::Value
 
 namespace {
 
-/// The values that the function returns, which are of the operands' own types.
+/// Checks and returns the values that the function returns, which must have the operands' types.
 std::vector<ir::Value> folded_values(Tracer& t, std::string_view what, ir::RegionId region,
                                      std::span<const ir::Value> operands,
                                      std::span<const Tile> folded, Loc at) {
@@ -29,7 +29,7 @@ std::vector<ir::Value> folded_values(Tracer& t, std::string_view what, ir::Regio
   for (std::size_t i = 0; i < folded.size(); ++i) {
     const ir::Value v = t.value(folded[i]);
     const ir::Type wanted = ir::Type::of(t.kernel.type(operands[i]).elem()), got = t.kernel.type(v);
-    // A mistake inside explains a wrong result.
+    // An op that is not allowed may be the cause of a wrong type: report it first.
     const ir::Value arg = t.kernel[region].args[i];
     if (got != wanted || t.indices.is_index(v) != t.indices.is_index(arg)) {
       check_fold_body(t, what, region);

@@ -8,7 +8,7 @@
 namespace tegula::dsl {
 namespace {
 
-/// Integers alone: a launch recipe has no others.
+/// Returns true for integer ops: a launch recipe supports only integers.
 bool host_computes(const ir::Kernel& k, const ir::OpData& op) {
   const auto is_number = [&](ir::Value v) {
     const ir::Type t = k.type(v);

@@ -9,7 +9,7 @@ namespace {
 
 using ir::Opcode;
 
-/// A cast to the type that its operand has; nothing but restated() makes one.
+/// Returns true for a cast to the type of its operand; only restated() makes such casts.
 bool is_restatement(const ir::Kernel& k, ir::OpId op) {
   const ir::OpData& d = k[op];
   return d.opcode == Opcode::Cast && k.type(d.operands[0]) == k.type(d.results[0]);
@@ -51,7 +51,7 @@ IndexTypes::Kind IndexTypes::kind_of_result(const ir::OpData& d, ir::Value v) {
   return ir::info(d.opcode).family == ir::Family::Elementwise ? together(operands) : Kind::Number;
 }
 
-/// An index and an i32 are an index, an index and an i64 are an i64.
+/// Returns the kind of a result: an index and an i32 give an index, an index and an i64 an i64.
 IndexTypes::Kind IndexTypes::together(std::span<const ir::Value> operands) {
   bool is_adapted = true, is_index = false, is_wide = false;
   for (ir::Value v : operands) {

@@ -1,4 +1,4 @@
-// The public face of kernel instances.
+// Implements the public functions on kernel instances.
 #include "tegula/kernel.h"
 
 #include "dsl/instance.h"

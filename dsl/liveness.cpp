@@ -35,7 +35,7 @@ class Liveness {
     if (live_.insert(v).second) values_.push_back(v);
   }
 
-  /// The op is executed: so are its owners, and what steers them is needed.
+  /// Keeps an op that is executed, the ops that own its region, and the operands that control them.
   void keep(OpId op) {
     if (!kept_.insert(op).second) return;
     const ir::OpData& d = k_[op];

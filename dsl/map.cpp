@@ -1,5 +1,5 @@
-// map: what the function does to an element is recorded for whole tiles. A branch becomes
-// selections, a loop goes on while it does for any element, and changes only those.
+// map: operations on one element are recorded for whole tiles. A branch becomes selections; a loop
+// continues while any element does, and changes only such elements.
 #include "tegula/map.h"
 
 #include <algorithm>
@@ -14,7 +14,8 @@ namespace tegula {
 namespace detail {
 
 RecordedMap::RecordedMap(std::initializer_list<Arg> tiles, Loc at) {
-  // A list of operands leaves no room for a source location: errors point to where they were made.
+  // An initializer list has no room for a source location: errors refer to where the operands were
+  // made.
   Tracer* recording = Tracer::current();
   Tracer& t = Tracer::at(recording ? recording->build.loc : at, "map");
   std::vector<ir::Value> values;
@@ -51,7 +52,7 @@ void Tracer::close_map(std::uint64_t id) {
   pop();
 }
 
-/// Refuses what is not elementwise, but for the test of a loop, which the map itself has made.
+/// Rejects ops that are not elementwise, except the loop tests that the map itself has made.
 void Tracer::check_map(const OpenScope& scope) {
   ir::OpId op = scope.op ? kernel[scope.op].next : kernel[build.region()].first;
   const auto check = [&](ir::OpId at) {
@@ -89,7 +90,7 @@ void Tracer::close_choice(OpenScope& s) {
   pop();
 }
 
-/// The elements that the code recorded now is for, by the branches and loops around it.
+/// Returns the elements that the current code applies to, given the enclosing branches and loops.
 Tile Tracer::elements_of(const Tile& condition) {
   const Pin pin(*this, build.loc);
   Tile all = condition;
@@ -102,8 +103,7 @@ Tile Tracer::elements_of(const Tile& condition) {
   return all;
 }
 
-/// Variables of the function that a loop is going to change must have the shape of all elements
-/// before.
+/// Broadcasts variables that a loop may change to the shape of all elements before the loop.
 void Tracer::spread_elements(const Tile& like) {
   const auto map = std::ranges::find(scopes_, ScopeKind::Map, &OpenScope::kind);
   const auto extents = kernel.type(value(like)).shape();
@@ -116,7 +116,7 @@ void Tracer::spread_elements(const Tile& like) {
   });
 }
 
-/// `active` says of each element whether it is still in the loop, which changes only such elements.
+/// `active` is true for elements that are still in the loop, which changes only these elements.
 void Tracer::map_while(const std::function<Tile()>& condition, const std::function<void()>& body) {
   Tile active = elements_of(condition());
   spread_elements(active);

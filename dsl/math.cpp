@@ -1,5 +1,5 @@
-// Elementwise functions: those that are ops, and those composed of ops. Compositions of small
-// floats are computed in f32 and rounded once.
+// Elementwise functions: ops, and compositions of ops. Compositions on small floats are computed in
+// f32 and rounded once.
 #include "tegula/math.h"
 
 #include <array>
@@ -21,14 +21,14 @@ Tile unary_float(std::string_view what, Opcode op, const Arg& x, bool approx = f
   return t.tile(approx ? t.build.op(op, {v}, {{AttrName::approx, 1}}) : t.build.op(op, {v}));
 }
 
-/// An op, but for f64, which the hardware has no instruction for: there `of_double`.
+/// Records an op; for f64, for which the hardware has no instruction, calls `of_double`.
 Tile unary_float(std::string_view what, Opcode op, const Arg& x, Tile (*of_double)(const Tile&)) {
   Tracer& t = Tracer::at(x.loc(), what);
   const bool wide = dsl::promote_types(t, what, std::span(&x, 1)) == DType::f64;
   return wide ? dsl::composed(what, x, of_double) : unary_float(what, op, x);
 }
 
-/// An approximation of the hardware, of which f64 has none.
+/// Records a hardware approximation, which does not exist for f64.
 Tile approximate(std::string_view what, Opcode op, const Arg& x) {
   Tracer& t = Tracer::at(x.loc(), what);
   if (dsl::promote_types(t, what, std::span(&x, 1)) == DType::f64)
@@ -50,7 +50,7 @@ Tile cast(const Arg& x, DType to) {
   if (!x.is_literal() && t.type(x).is_pointer())
     fail(ErrorId::pointer_operand, x.loc(), {t.origin(t.value(x), "the operand")}, "cast");
   ir::Value v = dsl::operand(t, x, to);
-  // A user who writes the type wants it for tensors of all sizes.
+  // An explicit type applies to tensors of all sizes.
   if (is_integer(to)) v = t.indices.restated(t.build, v, dsl::IndexTypes::Kind::Number);
   if (!x.is_literal())
     if (const auto at = t.indexed_by.find(t.value(x)); at != t.indexed_by.end())
@@ -111,7 +111,7 @@ Tile cdiv(const Arg& a, const Arg& b) {
   dsl::require_integers("cdiv", d, a.loc());
   const Tracer::Pin pin(t, a.loc());
   if (size_bits(d) >= 32) return (a + b - 1) / b;
-  const Tile divisor = cast<i32>(b);  // where the sum of two narrow numbers does not wrap
+  const Tile divisor = cast<i32>(b);  // the sum of two narrow numbers does not wrap in i32
   return cast((cast<i32>(a) + divisor - 1) / divisor, d);
 }
 Tile mulhi(const Arg& a, const Arg& b) {
@@ -147,8 +147,8 @@ Tile cos_approx(const Arg& x) { return approximate("cos_approx", Opcode::CosAppr
 
 namespace {
 
-/// 1 / (1 + e^-v): the power is 2^p with p rounded, times 1 plus the rest of the exponent. Neither
-/// it nor its rest overflows between the bounds, and beyond them the result is 0 or 1.
+/// 1 / (1 + e^-v): the power is 2^p with rounded p, times 1 plus the rest of the exponent. Within
+/// the bounds neither factor overflows; beyond them the result is 0 or 1.
 Tile sigmoid_of(const Tile& v) {
   if (v.dtype() == DType::f64) return rcp_approx(1.0 + exp(-v));
   constexpr float kBound = 88.5f;
@@ -158,10 +158,10 @@ Tile sigmoid_of(const Tile& v) {
   return rcp_approx(1.0f + fma(power, rest, power));
 }
 
-/// max(v, 0) - |v| erfc(|v| / sqrt 2) / 2, which keeps what is left far below 0, with the second
-/// factor as 2^q(|v|). q(0) is -1 exactly, so that small numbers keep their precision; the other
-/// coefficients are a least-squares fit on [0, 8], weighted until the largest error was least. It
-/// falls for ever: at 16, where |v| is clamped for the infinities, the power is 0.
+/// max(v, 0) - |v| erfc(|v| / sqrt 2) / 2, which stays accurate far below 0, with the second factor
+/// as 2^q(|v|). q(0) is exactly -1, so that small numbers keep their precision. The other
+/// coefficients are a least-squares fit on [0, 8], reweighted to minimize the largest error. q is
+/// decreasing: at 16, where |v| is clamped because of infinities, the power is 0.
 Tile gelu_of(const Tile& v) {
   if (v.dtype() == DType::f64) return 0.5 * v * (1.0 + erf(v * (std::numbers::sqrt2 / 2)));
   constexpr std::array kFit{-2.17657287748807e-07f,  3.7924121443211334e-06f, 5.22007985637174e-06f,
@@ -177,7 +177,7 @@ Tile gelu_tanh_of(const Tile& v) {
   constexpr double kLinear = std::numbers::inv_sqrtpi * std::numbers::sqrt2,
                    kCubic = 0.044715 * kLinear;
   const Tile half = v * 0.5, curve = v * fma(v * v, kCubic, kLinear);
-  // Hardware has the approximation in f32 only.
+  // The hardware approximation supports f32 only.
   return fma(half, v.dtype() == DType::f64 ? tanh(curve) : tanh_approx(curve), half);
 }
 
@@ -212,7 +212,7 @@ Tile pow(const Arg& x, const Arg& y) {
   const Tile is_whole = floor(power) == power,
              is_odd = is_whole && floor(power * 0.5f) != power * 0.5f;
   const Tile sign =
-      d == DType::f64 ? bitcast<i64>(base) < 0 : bitcast<i32>(base) < 0;  // -0 has one
+      d == DType::f64 ? bitcast<i64>(base) < 0 : bitcast<i32>(base) < 0;  // -0 is negative, too
   const Tile known =
       where(base < 0.0f && base > -inf && !is_whole, nan, where(sign && is_odd, -size, size));
   // NaN and infinities to the power of 0 are 1, too.
@@ -224,14 +224,14 @@ Tile pow(const Arg& x, const Arg& y) {
 // -------------------------------------------------------------------------------
 namespace {
 
-/// Ops that the pass hoist_broadcast_terms may rearrange: what scalars and lines cost does not
-/// matter.
+/// Returns true for ops that the pass hoist_broadcast_terms may rearrange. Ops on scalars and lines
+/// are excluded, because their cost does not matter.
 bool is_sum_of_floats(const ir::Kernel& k, const ir::OpData& d) {
   if (d.results.size() != 1) return false;
   const ir::Type type = k.type(d.results[0]);
   if (!type.is_tile() || type.rank() < 2 || type.is_pointer() || !is_float(type.dtype()))
     return false;
-  if (d.attrs.i(AttrName::skip_if_one) == 1) return false;  // elsewhere it would not be skipped
+  if (d.attrs.i(AttrName::skip_if_one) == 1) return false;  // otherwise it would not be skipped
   using enum Opcode;
   if (d.opcode == Cast) return !is_float(k.type(d.operands[0]).dtype());
   return d.is(Add, Sub, Neg, Mul, Div, Fma);

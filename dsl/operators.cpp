@@ -1,4 +1,4 @@
-// The C++ operators: which types they take, and the op each records.
+// The C++ operators: their operand types, and the op that each records.
 #include "dsl/elementwise.h"
 #include "tegula/math.h"
 #include "tegula/tile_ops.h"
@@ -6,7 +6,7 @@
 namespace tegula {
 namespace {
 
-/// The operands' common type, i32 where that is i1: what arithmetic is done in.
+/// Returns the operands' common type for arithmetic, with i32 in place of i1.
 DType arithmetic_type(Tracer& t, std::string_view what, std::span<const Arg> args) {
   const DType d = dsl::promote_types(t, what, args);
   dsl::require_arithmetic(what, d, args.front().loc());
@@ -43,7 +43,7 @@ Tile bitwise(std::string_view what, Opcode op, const Arg& a, const Arg& b) {
   return binary(what, op, a, b, d);
 }
 
-/// The amount takes the type of what is shifted.
+/// Records a shift; the amount takes the type of the shifted operand.
 Tile shift(std::string_view what, Opcode op, const Arg& a, const Arg& b) {
   Tracer& t = Tracer::at(a.loc(), what);
   const Arg leading[] = {a.is_literal() ? b : a};
@@ -54,7 +54,8 @@ Tile shift(std::string_view what, Opcode op, const Arg& a, const Arg& b) {
   return binary(what, op, a, b, d);
 }
 
-/// `low < x < high` is `(low < x) < high` in C++, which is nearly always true.
+/// Rejects chained comparisons: `low < x < high` is `(low < x) < high` in C++, which is nearly
+/// always true.
 void refuse_comparison(Tracer& t, std::string_view what, const Arg& a) {
   if (a.is_literal() || !a.present()) return;
   const ir::Value v = t.value(a);
@@ -97,8 +98,8 @@ Tile advance(const Arg& pointer, const Arg& offset, bool backwards) {
   return t.tile(t.build.op(Opcode::AddPtr, std::span<const ir::Value>(values)));
 }
 
-/// Adds the place where a tile was made: the best place known if the operator could not take the
-/// user's.
+/// Returns the tile with the location where it was made: the best one available if the operator
+/// could not capture the user's.
 Arg placed(const Tile& x) {
   Tracer& t = Tracer::at({}, "an operation");
   const ir::Value v = t.value(x);
@@ -154,10 +155,11 @@ Tile operator&&(const Tile& a, const Tile& b) { return placed(a) && placed(b); }
 Tile operator||(const Tile& a, const Tile& b) { return placed(a) || placed(b); }
 Tile operator!(const Tile& a) { return !placed(a); }
 
-// `a op= b` changes a where b has an element: what b lacks counts as what changes nothing.
+// `a op= b` changes a only where b has an element: absent elements of b are replaced by the neutral
+// element.
 namespace {
 
-/// Whether elements of the operand may be absent where `a`, a tile, has some.
+/// Returns true if elements of the operand may be absent where the tile `a` has some.
 bool may_lack(const Tile& a, const Arg& b) {
   if (b.is_literal()) return false;
   Tracer& t = Tracer::at(b.loc(), "an assignment");
@@ -165,7 +167,7 @@ bool may_lack(const Tile& a, const Arg& b) {
          !t.type(a).is_pointer();
 }
 
-/// The operand with `neutral` for what is absent; for integers all ones are -1.
+/// Returns the operand with `neutral` in place of absent elements; for integers -1 is all ones.
 Arg filled(const Tile& a, const Arg& b, double neutral) {
   if (!may_lack(a, b)) return b;
   Tracer& t = Tracer::at(b.loc(), "an assignment");

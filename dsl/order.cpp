@@ -1,4 +1,4 @@
-// Order and counting of tiles.
+// Sorting and counting of tiles.
 #include "tegula/order.h"
 
 #include <optional>
@@ -14,7 +14,7 @@ using dsl::AttrName;
 using dsl::Opcode;
 using dsl::Tracer;
 
-/// Keys and the index of a tile's element share a word of the network.
+/// The key and the index of an element share one word of the sorting network.
 constexpr std::int64_t kMaxSorted = std::int64_t{1} << 15;
 constexpr int kMaxBins = 4096;
 
@@ -38,7 +38,7 @@ Sorted record_sort(std::string_view what, const Arg& x, int axis, Direction dire
   return {t.tile(t.kernel[op].results[0]), t.tile(t.kernel[op].results[1])};
 }
 
-/// Keys as a line of i32; those that an i32 cannot hold are in no bin.
+/// Returns the keys as a line of i32; keys that an i32 cannot represent are in no bin.
 Tile line_of_keys(std::string_view what, const Arg& keys, int bins) {
   Tracer& t = Tracer::at(keys.loc(), what);
   const ir::Value v = dsl::operand(t, keys);

@@ -7,8 +7,8 @@
 namespace tegula::dsl {
 namespace {
 
-/// log2 of the largest power of two up to 128 that divides `n`: 128 bytes are a line of the L2.
-/// 0 is divided by all.
+/// Returns log2 of the largest power of two up to 128 that divides `n`; 128 bytes are an L2 cache
+/// line. 0 is divisible by all of them.
 std::uint64_t alignment_class(std::uint64_t n) {
   constexpr int kLine = 7;
   return n == 0 ? kLine : static_cast<std::uint64_t>(std::min(std::countr_zero(n), kLine));
@@ -23,7 +23,7 @@ std::uint64_t alignment_of_address(const void* address) {
   return alignment_class(reinterpret_cast<std::uintptr_t>(address));
 }
 
-constexpr std::uint64_t kAbsent = ~std::uint64_t{0};  // no tensor's first word
+constexpr std::uint64_t kAbsent = ~std::uint64_t{0};  // differs from every tensor's first word
 
 }  // namespace
 

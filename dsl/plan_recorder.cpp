@@ -12,11 +12,12 @@
 namespace tegula::dsl {
 namespace {
 
-/// Stands for memory that each call has somewhere else, at least as well aligned as a kernel asks.
+/// Returns a placeholder for memory with a different address in each call, aligned as kernels
+/// require.
 void* some_address() { return reinterpret_cast<void*>(std::uintptr_t{1} << 20); }
 
-/// The kernel that a call goes to, which has a winner's values of tune() where there is one.
-/// Nothing is measured: what is recorded has no memory.
+/// Returns the kernel that a call would run, with the values of a tune() winner if there is one.
+/// Does not measure, because recorded tensors have no memory.
 KernelInstance& chosen_kernel(KernelInstance& kernel, std::span<const HostArg> args,
                               Device device) {
   if (env().tune != "off" || !kernel.tuning().empty()) return kernel;
@@ -56,7 +57,7 @@ PlanSlot PlanRecorder::make(MadeTensor made) {
   return {slots::kMade + static_cast<int>(now_.size()) - 1};
 }
 
-/// The argument as a launch of this call has it.
+/// Returns the argument as a launch of this call has it.
 HostArg PlanRecorder::argument(const PlanBuilder::Given& given) const {
   HostArg a{given.info.kind, given.info.dtype, nullptr, given.bits};
   const int slot = given.slot.index;
@@ -74,7 +75,7 @@ HostArg PlanRecorder::argument(const PlanBuilder::Given& given) const {
   return a;
 }
 
-/// The slot whose memory this slot's tensor is.
+/// Returns the slot that owns the memory of this slot's tensor.
 int PlanRecorder::base_of(int slot) const {
   while (slot >= slots::kMade) {
     const MadeTensor& m = plan_.made[static_cast<std::size_t>(slot - slots::kMade)];
@@ -84,7 +85,7 @@ int PlanRecorder::base_of(int slot) const {
   return slot;
 }
 
-/// Notes which arguments each call must check. Memory of the plan overlaps nothing.
+/// Records which arguments each call must check. The plan's own memory does not overlap others.
 void PlanRecorder::keep_apart(const KernelInstance& kernel, const CallArgs& args,
                               const PlanStep& step) {
   if (kernel.may_alias()) return;
@@ -97,7 +98,7 @@ void PlanRecorder::keep_apart(const KernelInstance& kernel, const CallArgs& args
     if (args.is_pointer[i] && !kernel.known().is_stored_through(i)) continue;
     for (std::size_t j = 0; j < args.count; ++j)
       if (j != i && given(j) >= 0) {
-        // Tensors of the call are numbered as the call has them, which the caller knows.
+        // Number the tensors of the call by its arguments, which the caller knows.
         const bool are_arguments = std::max(given(i), given(j)) < slots::kCaptured;
         const std::size_t x = are_arguments ? static_cast<std::size_t>(given(i)) : i,
                           y = are_arguments ? static_cast<std::size_t>(given(j)) : j;

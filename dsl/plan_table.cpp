@@ -15,7 +15,7 @@ bool is_of(const CallPlan& plan, const PlanKey& key) {
   return plan.hash == key.hash() && std::ranges::equal(plan.key, key.words());
 }
 
-/// Sets of two ways, of which the one that was used last stays.
+/// Two-way sets; the most recently used way is kept.
 class ThreadPlans {
  public:
   const CallPlan* find(const PlanKey& key) {
@@ -46,8 +46,8 @@ class ThreadPlans {
   std::array<Set, kSets> sets_;
 };
 
-/// Freed with the thread. A call that another thread-local object makes while it is destroyed
-/// finds none and gets a new one, which stays.
+/// Freed at the thread's end. If the destructor of another thread-local object makes a call later,
+/// it gets a new table, which is not freed.
 struct ThreadPlansOwner {
   ThreadPlans* plans = nullptr;
   ~ThreadPlansOwner() { delete std::exchange(plans, nullptr); }
@@ -60,7 +60,7 @@ ThreadPlans& thread_plans() {
   return *owner.plans;
 }
 
-/// The plans whose hashes end alike. A plan that has not been asked for the longest goes first.
+/// The plans with equal hash suffixes. The least recently used plan is evicted first.
 class Shard {
  public:
   Plan find(const PlanKey& key) {
@@ -117,7 +117,7 @@ class Shard {
 };
 
 std::array<Shard, Shard::kShards>& shards() {
-  static auto* const all = new std::array<Shard, Shard::kShards>;  // statics may call, too
+  static auto* const all = new std::array<Shard, Shard::kShards>;  // statics may make calls, too
   return *all;
 }
 Shard& shard_of(std::uint64_t hash) { return shards()[hash % Shard::kShards]; }

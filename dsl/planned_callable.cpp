@@ -22,7 +22,8 @@ std::uint64_t next_id() {
   return next.fetch_add(1, std::memory_order_relaxed);
 }
 
-/// A mode that looks at every launch, or a call inside of a kernel's trace, which is refused.
+/// Returns true in a mode that examines every launch, or inside a kernel's trace, where calls are
+/// rejected.
 bool looks_at_launches() { return Tracer::current() || env().eager || wants_retrace(); }
 
 std::atomic<FirstCallHook>& hook_cell() {
@@ -39,7 +40,7 @@ bool is_same(const Capture& a, const Capture& b) {
 
 }  // namespace
 
-/// Values that captures hold now.
+/// Current values of the captures.
 struct PlannedCallable::Values {
   explicit Values(const Captures& captures) : count(captures.size()) {
     for (std::size_t i = 0; i < count; ++i) std::construct_at(data() + i, captures[i].read());
@@ -98,8 +99,8 @@ void PlannedCallable::call(const Stream& stream, std::span<const HostArg> args,
     const PlanKey key = key_of(stream, args, captured.all(), options);
     const CallPlan* plan = plan_of_thread(key);
     if (!plan) plan = plan_of_process(key);
-    // A call that is prepared or recorded has no memory to launch with; the plan may be that of
-    // another thread, which makes the same call.
+    // A call that is prepared or recorded has no memory to launch with. The plan may come from
+    // another thread that makes the same call.
     if (plan && !is_preparing()) [[likely]]
       return plan->run(stream, args, captured.all());
   }
@@ -138,7 +139,7 @@ void PlannedCallable::first_call(const Stream& stream, std::span<const HostArg> 
   if (recording) return recording->add(*plan, args);
   if (prepares) return;
   if (looks) return plan->run(stream, args, {});
-  // The key is that of what is known now: kernels may have captured more.
+  // Use the key with all that is known now: kernels may have captured more.
   const Values captured(captures());
   const PlanKey key = key_of(stream, args, captured.all(), options);
   plan->key.assign(key.words().begin(), key.words().end());

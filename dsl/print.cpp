@@ -1,4 +1,5 @@
-// Records that running kernels leave: their words are stored by pointers, as a user's would be.
+// Records written by running kernels: their words are stored through pointers, as in a user's
+// kernel.
 #include "tegula/print.h"
 
 #include "dsl/elementwise.h"
@@ -17,14 +18,14 @@ using runtime::RecordKind;
 
 constexpr std::int64_t kMaxElements = 4096;
 
-/// A value of a record as two words an element, and whether each is present.
+/// A value of a record: two words per element, and whether each element is present.
 struct PrintedWords {
   Tile low, high, is_present;
   std::int64_t count;
   runtime::RecordedValue value;
 };
 
-/// The type in which an element is written.
+/// Returns the type in which an element is written.
 DType written_as(DType d) {
   if (is_bool(d)) return d;
   if (is_float(d)) return d == DType::f64 ? d : DType::f32;
@@ -89,7 +90,7 @@ class Recorder {
       put(first + offset, w, fits);
       offset += runtime::kElementWords * w.count;
     }
-    // Last: the host may look while other kernels run.
+    // Store the length last: the host may read while other kernels run.
     atomic_store(first, length_, fits, MemoryOrder::release, MemoryScope::sys);
   }
 

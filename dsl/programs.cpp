@@ -1,4 +1,4 @@
-// Programs that wait for one another, and what they can know of where they run.
+// Programs that wait for one another, and queries about where they run.
 #include "tegula/programs.h"
 
 #include "dsl/elementwise.h"

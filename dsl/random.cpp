@@ -1,4 +1,4 @@
-// Random numbers by counter: Philox 4x32-10 and what is made of its words.
+// Counter-based random numbers: Philox 4x32-10, and distributions computed from its words.
 #include "tegula/random.h"
 
 #include <cmath>
@@ -12,7 +12,7 @@ constexpr std::uint32_t kMultiplier0 = 0xd2511f53, kMultiplier1 = 0xcd9e8d57;
 constexpr std::uint32_t kWeyl0 = 0x9e3779b9, kWeyl1 = 0xbb67ae85;
 constexpr int kRounds = 10;
 
-/// An operand of integers as u64.
+/// Returns an integer operand as u64.
 Tile counted(Tracer& t, std::string_view what, const Arg& x) {
   const DType d = dsl::promote_types(t, what, std::span(&x, 1));
   dsl::require_integers(what, d, x.loc());
@@ -41,14 +41,14 @@ PhiloxWords philox_words(const Tile& seed, const Tile& counter, const Tile& subs
   return c;
 }
 
-/// Word `offset % 4` of counter `offset / 4`.
+/// Returns word `offset % 4` of counter `offset / 4`.
 Tile word_at(const Tile& seed, const Tile& offset) {
   const PhiloxWords w = philox_words(seed, offset >> 2, Tile(std::uint64_t{0}));
   const Tile place = lower_half(offset), odd = (place & 1u) != 0u, late = (place & 2u) != 0u;
   return where(late, where(odd, w[3], w[2]), where(odd, w[1], w[0]));
 }
 
-/// 64 bits: words 2 i and 2 i + 1 of counter `offset / 2`, i = offset % 2.
+/// Returns 64 bits: words 2 i and 2 i + 1 of counter `offset / 2`, i = offset % 2.
 Tile pair_at(const Tile& seed, const Tile& offset) {
   const PhiloxWords w = philox_words(seed, offset >> 1, Tile(std::uint64_t{0}));
   const Tile late = (lower_half(offset) & 1u) != 0u;
@@ -63,7 +63,7 @@ Place place_of(Tracer& t, std::string_view what, const Arg& seed, const Arg& off
   return {counted(t, what, seed), counted(t, what, offset)};
 }
 
-/// Unsigned integers as wide as a float.
+/// Returns the unsigned integer type of a float's size.
 DType bits_like(DType t) {
   const int size = size_bits(t);
   return size == 64 ? DType::u64 : size == 32 ? DType::u32 : size == 16 ? DType::u16 : DType::u8;
@@ -84,7 +84,7 @@ Tile rand(const Arg& seed, const Arg& offset, DType type) {
   const Tracer::Pin pin(t, seed.loc());
   const auto [key, at] = place_of(t, "rand", seed, offset);
   if (type == DType::f64) return cast<f64>(pair_at(key, at) >> 11) * 0x1p-53;
-  // As many bits as the type's numbers in [1/2, 1) have, so that none is rounded up to 1.
+  // Use the significand's number of bits, so that no number is rounded up to 1.
   const int bits = dtype_info(type).mantissa_bits + 1;
   return cast(cast<f32>(word_at(key, at) >> (32 - bits)) * std::ldexp(1.0, -bits), type);
 }
@@ -122,7 +122,7 @@ Tile dropout(const Arg& x, double p, const Arg& seed, const Arg& offset) {
   if (!(p >= 0 && p < 1)) fail(ErrorId::dropout_probability, x.loc(), {}, p);
   dsl::require_floats("dropout", dsl::promote_types(t, "dropout", std::span(&x, 1)), x.loc());
   const Tracer::Pin pin(t, x.loc());
-  // By a mask of bits, so that elements which x lacks stay absent where a number drops them, too.
+  // Use a bit mask, so that elements which are absent in x stay absent even if they are dropped.
   const Tile is_kept = rand<f32>(seed, offset) >= static_cast<float>(p);
   const Tile scaled = x * (1 / (1 - p));
   const DType bits = bits_like(scaled.dtype());

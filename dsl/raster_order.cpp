@@ -1,5 +1,5 @@
-// Maps tile ids to tile coordinates: for the tiles of a grid, and for programs that choose their
-// own (tiles_of).
+// Maps tile ids to tile coordinates, for the tiles of a grid and for programs that choose their own
+// tiles (tiles_of).
 #include "dsl/raster_order.h"
 
 #include "dsl/elementwise.h"
@@ -24,7 +24,7 @@ std::vector<ir::Value> RasterOrder::decode(ir::Value number) {
   return tiles_;
 }
 
-/// The first `n` dimensions, the last of them fastest.
+/// Decodes the first `n` dimensions; the last of them varies fastest.
 void RasterOrder::row_major(ir::Value number, std::size_t n) {
   for (std::size_t i = n; i-- > 1;) {
     tiles_[i] = b_.rem(number, counts_[i]);
@@ -33,14 +33,14 @@ void RasterOrder::row_major(ir::Value number, std::size_t n) {
   tiles_[0] = number;
 }
 
-/// Last, first, last but one, second, ..: any two neighbours are as much work as the next two.
+/// Last, first, last but one, second, ..: any two adjacent tiles have as much work as the next two.
 ir::Value RasterOrder::fold_order(ir::Value number, ir::Value count) {
   const ir::Value half = b_.op(Opcode::Shr, {number, b_.i32(1)}),
                   is_even = b_.cmp("eq", b_.op(Opcode::And, {number, b_.i32(1)}), b_.i32(0));
   return b_.select(is_even, b_.sub(b_.sub(count, b_.i32(1)), half), half);
 }
 
-/// The last two dimensions: down the rows of a group, then to the next column.
+/// Decodes the last two dimensions: down the rows of a group, then to the next column.
 void RasterOrder::grouped(ir::Value number) {
   const std::size_t m = counts_.size() - 2, n = m + 1;
   const ir::Value height = b_.i32(options_.group_m);
@@ -90,7 +90,7 @@ std::vector<Index> TileRaster::at(const Arg& number) const {
   const auto tiles = dsl::RasterOrder(t.build, options_, std::move(counts)).decode(n);
   std::vector<Index> indices;
   for (std::size_t i = 0; i < tiles.size(); ++i) {
-    // 32 bits may not hold it.
+    // The index may not fit in 32 bits.
     ir::Value first = t.build.cast(tiles[i], t.index_type());
     const ir::Type type = t.kernel.type(first);
     if (const std::int64_t block = options_.blocks[i]; block > 1)

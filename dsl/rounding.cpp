@@ -1,4 +1,4 @@
-// Conversions that round as the user says, and minima and maxima of which a NaN wins.
+// Conversions with selectable rounding, and minima and maxima that propagate NaN.
 #include "tegula/rounding.h"
 
 #include "dsl/elementwise.h"
@@ -6,7 +6,7 @@
 namespace tegula {
 namespace {
 
-/// The operand's own type.
+/// Returns the operand's own type.
 DType promoted_type(Tracer& t, std::string_view what, const Arg& x) {
   return dsl::promote_types(t, what, std::span(&x, 1));
 }
@@ -25,19 +25,19 @@ Tile convert_by(Tracer& t, const Tile& x, DType to, Round mode, Saturate saturat
   return cast(x, to);
 }
 
-/// The largest number of `to` that is not above |x|, where `random` is 0; else the same of |x| plus
-/// a random part of the distance to the next number. NaN and infinities stay. `x` is f32, and the
-/// result is a number of `to`, or beyond its largest one.
+/// Rounds |x| down to a number of `to` if `random` is 0; else rounds down |x| plus a random part of
+/// the distance to the next number. NaN and infinities are unchanged. `x` is f32, and the result is
+/// a number of `to`, or beyond its largest one.
 Tile cut(const Tile& x, DType to, const Arg& random) {
   const DTypeInfo& info = dtype_info(to);
   const int dropped = 23 - info.mantissa_bits;
-  // Exponent, as f32 has it, of the smallest normal number; all below have its distance.
+  // The f32 exponent of the smallest normal number; smaller numbers have the same spacing.
   const int lowest = 127 + 2 - (1 << (info.exponent_bits - 1));
   const Tile bits = bitcast<u32>(x), magnitude = bits & 0x7fffffffu, exponent = magnitude >> 23;
   const Tile significand = (magnitude & 0x7fffffu) | where(exponent == 0u, 0u, 0x800000u);
   const Tile base = max(exponent, cast<u32>(lowest));
   const Tile wanted = base - max(exponent, cast<u32>(1)) + cast<u32>(dropped);
-  // Shifts beyond 31 bits would leave no room for the sum: the lowest bits go first.
+  // Shifts beyond 31 bits would overflow the sum: drop the lowest bits first.
   const Tile shift = min(wanted, cast<u32>(31));
   const Tile mask = (cast<u32>(1) << shift) - 1u;
   const Tile kept = ((significand >> (wanted - shift)) + (random & mask)) >> shift;
@@ -47,7 +47,7 @@ Tile cut(const Tile& x, DType to, const Arg& random) {
   return where(magnitude >= 0x7f800000u, x, with_sign);
 }
 
-/// The same for bf16, whose numbers are the upper halves of those of f32.
+/// Does the same for bf16, whose numbers are the upper halves of f32 numbers.
 Tile cut_to_bf16(const Tile& x, const Arg& random) {
   const Tile bits = bitcast<u32>(x), sum = (bits + (random & 0xffffu)) & 0xffff0000u;
   return where((bits & 0x7fffffffu) >= 0x7f800000u, x, bitcast<f32>(sum));
@@ -62,7 +62,7 @@ Tile extreme_with_policy(std::string_view what, Opcode op, const Arg& a, const A
 
 Tile cast(const Arg& x, DType to, Round mode, Saturate saturate) {
   Tracer& t = Tracer::at(x.loc(), "cast");
-  if (!x.is_literal() && t.type(x).is_pointer()) return cast(x, to);  // refuses it
+  if (!x.is_literal() && t.type(x).is_pointer()) return cast(x, to);  // rejects it
   const DType from = promoted_type(t, "cast", x);
   const Tracer::Pin pin(t, x.loc());
   Tile v = t.tile(dsl::operand(t, x, from));

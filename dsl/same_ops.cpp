@@ -6,7 +6,7 @@
 namespace tegula::dsl {
 namespace {
 
-/// NaN equals itself here.
+/// Compares attributes; NaN equals itself.
 bool same_attrs(const ir::AttrList& a, const ir::AttrList& b) {
   return std::ranges::equal(a.all(), b.all(), [](const auto& x, const auto& y) {
     if (x.first != y.first) return false;

@@ -1,5 +1,5 @@
-// Scans. Segments are no op: flags travel with the values, and the function joins two parts only
-// where no segment begins between them.
+// Scans. Segments are not an op: flags are scanned with the values, and the function combines two
+// parts only if no segment begins between them.
 #include "tegula/scan.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using dsl::FoldFunction;
 using dsl::Opcode;
 using dsl::Tracer;
 
-/// One scan by a function, whose identity is there where it is exclusive.
+/// One scan by a function; its identity is given if the scan is exclusive.
 struct Request {
   std::string_view what;
   std::vector<ir::Value> tiles, identity;
@@ -49,9 +49,9 @@ void check_starts(Tracer& t, const Request& r, ir::Value starts) {
        r.what, type.str(), tile.str());
 }
 
-/// Values up to the next start, from the first element of a part or, forward, from the last start
-/// to the part's last element. A part's flags: a segment begins in it; of a reverse scan: at its
-/// first element, and behind that.
+/// Combines values up to the next start, from the first element of a part or, in a forward scan,
+/// from the last start to the part's last element. Flags of a part: a segment begins in it; in a
+/// reverse scan two flags: at its first element, and after that.
 FoldFunction within_segments(const FoldFunction& combine, bool is_reverse) {
   const std::size_t flags = is_reverse ? 2 : 1;
   return [combine, is_reverse, flags](std::span<Tile> l, std::span<const Tile> r) {
@@ -80,7 +80,7 @@ std::vector<Tile> record_segments(Tracer& t, Request r, const Tile& starts,
   r.identity.insert(r.identity.begin(), flags, no);
   std::vector<Tile> all = record_scan(t, r, within_segments(combine, r.is_reverse));
   std::vector<Tile> values(all.begin() + static_cast<std::ptrdiff_t>(flags), all.end());
-  // Elements before a segment's first one, in the scan's order, belong to another segment.
+  // Elements before a segment's first one, in scan order, belong to another segment.
   if (r.is_exclusive)
     for (std::size_t i = 0; i < values.size(); ++i) {
       const Tile cut = (r.is_reverse ? all[0] : starts) && dsl::presence(t, t.value(values[i]));

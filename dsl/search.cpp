@@ -22,29 +22,29 @@ Tile shaped_like(const Tile& line, const std::vector<std::int64_t>& shape) {
   return t.tile(t.build.op(Opcode::Reshape, {v}, ir::Type::tile(t.kernel.type(v).elem(), shape)));
 }
 
-/// How many elements of a tile of one dimension are present.
+/// Returns the number of present elements of a tile of one dimension.
 Tile present_in_line(const Tile& x) {
   Tracer& t = Tracer::at(Loc(), "count");
   return sum(cast<i32>(dsl::presence(t, t.value(x))), axis(0));
 }
 
-/// A line of zeros of the tile's type.
+/// Returns a line of zeros of the tile's type.
 Tile zeros_like(const Tile& x, int extent) {
   Tracer& t = Tracer::at(Loc(), "zeros");
   const ir::Type type = ir::Type::tile({x.dtype(), false}, ir::Ints{extent});
   return t.tile(t.build.zero(type));
 }
 
-/// Tells of each element whether it differs from the one `by` further on along the line; true at
-/// the end.
+/// Returns for each element whether it differs from the one `by` positions further along the line;
+/// true at the end.
 Tile differs_from(const Tile& line, int by) {
   const int n = static_cast<int>(line.dim(0));
   const Tile at = arange(n) + by, is_inside = (at >= 0) & (at < n);
   return where(is_inside, gather(line, min(n - 1, max(0, at)), 0) != line, true);
 }
 
-/// Sums of equal keys: the elements in order of their keys, a running sum in each segment, and the
-/// last of each.
+/// Sums weights of equal keys: sorts the elements by key, forms a running sum in each segment, and
+/// takes the last one of each.
 Tile ordered_sums(const Tile& keys, const Tile& weights, int bins) {
   const Tile order = argsort(keys, 0);
   const Tile key = gather(keys, order, 0), weight = gather(weights, order, 0);
@@ -56,7 +56,7 @@ Tile ordered_sums(const Tile& keys, const Tile& weights, int bins) {
 
 }  // namespace
 
-/// Halves the places that are left until there is one for each value.
+/// Binary search: halves the remaining positions until there is one for each value.
 Tile detail::searched(const Tile& length, const Arg& values, Side side,
                       const std::function<Tile(const Tile& index)>& element) {
   Tracer& t = Tracer::at(values.loc(), "searchsorted");
@@ -104,10 +104,10 @@ Tile bincount(const Arg& keys, const Arg& weights, int bins) {
   std::vector<ir::Value> operands{dsl::operand(t, keys), dsl::operand(t, weights)};
   dsl::broadcast_shapes(t, "bincount", operands, keys.loc());
   const Tile all_keys = flat(t.tile(operands[0])), all_weights = flat(t.tile(operands[1]));
-  const Tile ranks = key_ranks(all_keys, bins).ranks;  // refuses what no key is
+  const Tile ranks = key_ranks(all_keys, bins).ranks;  // rejects operands that are not keys
   const DType d = t.kernel.type(operands[1]).dtype();
   const bool is_wide = size_bits(d) == 64;
-  // Keys without a bin, and absent ones, have no rank; absent weights count as 0.
+  // Keys without a bin, and absent keys, have no rank; absent weights are treated as 0.
   const Tile key = fill_absent(where(ranks >= 0, cast<i32>(all_keys), -1), -1);
   const Tile weight = fill_absent(all_weights, 0);
   const Tile term = is_wide ? weight : cast(weight, is_float(d) ? DType::f32 : DType::i32);
@@ -122,7 +122,7 @@ Compacted compact(const Arg& x, const Arg& keep, Axis axis) {
   const ir::Value v = dsl::operand(t, x);
   const ir::Type type = t.kernel.type(v);
   const int a = dsl::checked_axis("compact", type, axis.value(), x.loc());
-  // An element that the tile lacks takes no place, whatever the condition says of it.
+  // An element that is absent in the tile is not kept, whatever its condition.
   const Tile all = t.tile(v), wanted = fill_absent(t.tile(dsl::truth(t, keep)), false),
              kept = wanted && dsl::presence(t, v);
   const Tile number = cast<i32>(kept);

@@ -1,4 +1,4 @@
-// Tiles of ragged rows: the segment that a tile's number belongs to, found by halving.
+// Tiles of ragged rows: the segment of a tile's number is found by binary search.
 #include "tegula/segments.h"
 
 #include <bit>
@@ -11,7 +11,7 @@
 namespace tegula {
 namespace {
 
-/// An entry of a table, which may be asked for behind its end; there it is 0 and does not count.
+/// Returns an entry of a table. An index after the end gives 0, which is not used.
 Tile entry(const In<i32, 1>& table, const Tile& i) { return fill_absent(table(i), 0); }
 
 Tile as_index(const Tile& i) { return slice(i, 1).first(); }
@@ -41,19 +41,20 @@ Segments Segments::numbered(const In<i32, 1>& first_tiles) const {
 
 Tile Segments::count() const { return offsets_.dim(0) - 1; }
 
-/// Tiles that the rows have at most, however they are divided; none without segments.
+/// Returns the maximum number of tiles for any division of the rows; none without segments.
 Tile Segments::tile_count(std::int64_t block) const {
   Tracer& t = Tracer::at(loc_, "segments");
   const Tracer::Pin pin(t, loc_);
   const Tile any = max(0, min(count(), Tile(1)));
   Tile most = extents_[0] / block + count();
-  // Each tile that is counted has a row.
+  // Each counted tile has at least one row.
   if (first_tiles_) most = min(extents_[0], most);
   return cast<i32>(most * any);
 }
 
-/// Number of a segment's first tile. If nobody has counted: the next segment's is at least as many
-/// further on as this one has tiles, since each of these but the last is full.
+/// Returns the number of a segment's first tile. Without precomputed numbers, the distance to the
+/// next segment's first tile is at least the number of this segment's tiles, because all of these
+/// but the last are full.
 Tile Segments::first_tile(const Tile& segment, std::int64_t block) const {
   if (first_tiles_) return entry(*first_tiles_, segment);
   return entry(offsets_, segment) / block + segment;
@@ -62,7 +63,7 @@ Tile Segments::first_tile(const Tile& segment, std::int64_t block) const {
 Segments::Place Segments::at(const Tile& number, std::int64_t block) const {
   Tracer& t = Tracer::at(loc_, "segments");
   const Tracer::Pin pin(t, loc_);
-  // The last segment whose first tile has this number or a smaller one.
+  // Find the last segment whose first tile has this number or a smaller one.
   const Tile segments = count();
   const auto most = static_cast<std::uint64_t>(t.specialise(offsets_.param_, 0, false));
   Tile found = full<i32>(0);
@@ -70,8 +71,8 @@ Segments::Place Segments::at(const Tile& number, std::int64_t block) const {
     const Tile next = found + static_cast<int>(step);
     found = where(next < segments && first_tile(next, block) <= number, next, found);
   }
-  // No number lies before its segment's; the checker of rings, which knows no memory, shall see a
-  // tile, too.
+  // No number is less than that of its segment's first tile. The clamp shows this to the checker of
+  // rings, which does not model memory.
   const Tile tile = max(0, number - first_tile(found, block)), begin = entry(offsets_, found),
              end = as_index(entry(offsets_, found + 1));
   assume(found >= 0), assume(found < segments);

@@ -1,5 +1,5 @@
-// Arguments -> classes -> key. A class says what the compiler may rely on and nothing else, so that
-// lengths may vary without compiling.
+// Arguments -> classes -> key. A class contains only the facts that the compiler may rely on, so
+// that lengths may vary without recompilation.
 #include "dsl/signature.h"
 
 #include <fmt/format.h>
@@ -20,8 +20,8 @@ std::uint8_t align_class(const void* address) {
   return divisor_class(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address)));
 }
 
-/// Distance in elements between the first and the last element, or the largest extent if that is
-/// more.
+/// Returns the distance in elements between the first and the last element, or the largest extent
+/// if that is larger.
 std::int64_t span_of(const Tensor& t) {
   std::int64_t span = 0, largest = 0;
   for (std::size_t i = 0; i < t.shape().size(); ++i) {
@@ -50,7 +50,7 @@ std::string Callee::argument(std::size_t position) const {
 
 void check_argument(const Callee& callee, std::size_t position, const HostArg& arg,
                     const ParamInfo& info) {
-  // Without a tensor it is a number, an address or a view that the call leaves out.
+  // An argument without a tensor is a number, an address or a view that the call omits.
   if (!arg.tensor) return;
   const Tensor& t = *arg.tensor;
   const bool is_view = info.kind == ParamKind::View;
@@ -88,7 +88,7 @@ ArgClass classify(const HostArg& arg, const ParamInfo& info) {
   for (std::size_t i = 0; i < t.shape().size(); ++i) {
     DimClass& d = c.dims[i];
     d.div = divisor_class(t.shape()[i]);
-    // TMA, which needs to know what divides strides, takes no negative ones.
+    // TMA, which depends on divisors of strides, does not support negative strides.
     d.stride_div = t.strides()[i] < 0 ? 1 : divisor_class(t.strides()[i]);
     d.unit_stride = t.strides()[i] == 1;
   }
@@ -116,7 +116,7 @@ void apply_request(const SpecializationRequest& request, ArgClass& arg) {
   const bool exact = request.key == ExtentKey::Exact;
   const std::int64_t extent = arg.sample[axis];
   d.bucket = exact ? d.bucket : bucket_of(extent);
-  // An extent that fills its bucket needs no guard: it is worth a key of its own.
+  // An extent that fills its bucket needs no guard, which justifies a separate key.
   if (exact || extent == d.bucket) d.fixed = extent;
 }
 

@@ -1,4 +1,4 @@
-// Folds made of other folds.
+// Folds composed of other folds.
 #include "tegula/statistics.h"
 
 #include <limits>
@@ -25,7 +25,7 @@ Tile fold_bits(std::string_view what, const char* kind, const Arg& x, int axis) 
   return t.tile(t.build.op(Opcode::Reduce, {v}, {{AttrName::axis, a}, {AttrName::kind, kind}}));
 }
 
-/// A float tile as it is computed with, and its axis.
+/// A float tile in the type of the computation, and its axis.
 struct Operand {
   Tile tile;
   int axis;
@@ -40,12 +40,13 @@ Operand float_operand(std::string_view what, const Arg& x, int axis) {
   return {t.tile(dsl::convert(t, v, d == DType::f64 ? d : DType::f32)), a, d};
 }
 
-/// A fold's result beside the tile again.
+/// Returns a fold's result with the folded dimension restored, so that it broadcasts against the
+/// tile.
 Tile along(const Tile& folded, const Operand& x) {
   return folded.rank() == 0 ? folded : expand(folded, x.axis);
 }
 
-/// How many elements are present along the axis.
+/// Returns the number of present elements along the axis.
 Tile present_along_axis(const Operand& x) {
   Tracer& t = Tracer::at(Loc(), "count");
   const ir::Value v = t.value(x.tile);
@@ -61,7 +62,7 @@ Tile bit_and(const Arg& x, Axis axis) { return fold_bits("bit_and", "and", x, ax
 Tile logsumexp(const Arg& t, Axis axis) {
   const Operand x = float_operand("logsumexp", t, axis.value());
   const Tile most = max(x.tile, Axis(x.axis));
-  // Infinities do not come from a difference of two of them.
+  // Infinities must not be subtracted from each other.
   const Tile shift = where(isinf(most), 0.0f, most);
   return cast(log(sum(exp(x.tile - along(shift, x)), x.axis)) + shift, x.given);
 }

@@ -49,7 +49,7 @@ CallKey shapes_key(const KernelInstance& kernel, std::span<const HostArg> args, 
 
 bool TunedCalls::note(const TraceResult& traced, const Tuning& given) {
   if (state_ != State::unknown) return false;
-  // A kernel with a given value was decided on by its caller: the library's are.
+  // If the caller gave a value, as the library does, it has made the choice.
   const bool is_open = given.empty() && std::ranges::any_of(traced.tunables, [](const Tunable& t) {
                          return t.set.size() > 1;
                        });
@@ -63,7 +63,7 @@ const TunedCalls::Entry* TunedCalls::look_up(const CallKey& shapes) const {
   return e;
 }
 
-/// A newer entry of the same shapes goes before the older one, which calls may still be using.
+/// A newer entry of the same shapes precedes the older one, which calls may still be using.
 const TunedCalls::Entry* TunedCalls::add(const CallKey& shapes,
                                          std::shared_ptr<KernelInstance> chosen) {
   const std::lock_guard lock(mutex_);

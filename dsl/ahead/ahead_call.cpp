@@ -1,4 +1,4 @@
-// Calls that were compiled ahead of time.
+// Calls compiled ahead of time.
 #include <tegula.h>
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ using namespace tegula;
 
 namespace {
 
-/// The tables of the process by their addresses: they are linked into it, and stay.
+/// Returns the table at an address. Tables are linked into the process and are never freed.
 const dsl::AheadTable& table_at(const void* bytes, std::uint64_t count) {
   static std::mutex mutex;
   static auto* const tables =

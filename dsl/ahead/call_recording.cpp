@@ -14,14 +14,14 @@ using From = MadeTensor::From;
 
 thread_local CallRecording* recording_of_thread = nullptr;
 
-/// Stands for memory that each call has somewhere else.
+/// Returns a placeholder for memory with a different address in each call.
 void* some_address() { return reinterpret_cast<void*>(std::uintptr_t{1} << 20); }
 
 bool contains(const ByteRange& all, const ByteRange& part) {
   return all.begin <= part.begin && part.end <= all.end && part.begin < all.end;
 }
 
-/// The view `part` of the tensor `of` in slot `slot`, at the same place of it in every call.
+/// Returns `part` as a view of the tensor `of` in slot `slot`, at the same offset in every call.
 MadeTensor fixed_view(int slot, const Tensor& of, const Tensor& part) {
   MadeTensor made;
   made.of = slot;
@@ -39,12 +39,12 @@ CallPlan plan_of_launch(KernelInstance& kernel, PlanRecorder::Mode mode,
   std::vector<PlanBuilder::Given> given;
   for (std::size_t i = 0; i < args.size(); ++i)
     given.push_back({kernel.params()[i], {static_cast<int>(i)}, args[i].bits});
-  // The recorder keeps no reference.
+  // The recorder keeps no reference to the kernel.
   recorder.launch(std::shared_ptr<KernelInstance>(std::shared_ptr<void>(), &kernel), given);
   return recorder.take();
 }
 
-/// The recorded slot of each slot of the plan that is added, and the tensor that it is here.
+/// For each slot of the plan that is added: the recorded slot, and its tensor in this call.
 struct CallRecording::Slots {
   std::vector<StepArg> recorded = std::vector<StepArg>(slots::kEnd);
   std::vector<const Tensor*> now = std::vector<const Tensor*>(slots::kEnd);

@@ -39,7 +39,7 @@ bool serves_argument(const ArgClass& made, const ArgClass& given) {
   return true;
 }
 
-/// The more a kernel takes for granted, the faster it is.
+/// Returns the number of facts that a kernel relies on: the more facts, the faster the kernel.
 int special_facts(const AheadClass& of) {
   int facts = of.is_wide ? 0 : 1;
   for (const ArgClass& a : of.args) {
@@ -51,7 +51,7 @@ int special_facts(const AheadClass& of) {
   return facts;
 }
 
-/// Strides along dimensions of one element mean nothing.
+/// Returns the strides; those along dimensions of one element are irrelevant.
 Dims strides_of(const Tensor& t) {
   Dims strides = t.strides();
   for (std::size_t i = 0; i < strides.size(); ++i)
@@ -59,7 +59,8 @@ Dims strides_of(const Tensor& t) {
   return strides;
 }
 
-/// A callable may decide by the extents of the tensor that it takes as an address.
+/// Adds the extents of the tensor passed as an address, because a callable may base decisions on
+/// them.
 void add_extents(ArgClass& address, const Tensor* tensor) {
   address.absent = tensor == nullptr || !tensor->defined();
   if (address.absent) return;
@@ -67,7 +68,7 @@ void add_extents(ArgClass& address, const Tensor* tensor) {
   address.sample = tensor->shape();
 }
 
-/// A parameter with the names of its dimensions: "x[M, N]".
+/// Returns a parameter with the names of its dimensions: "x[M, N]".
 std::string text_of(const ExportParam& p) {
   return fmt::format("{}[{}]", p.name, fmt::join(split(p.dims, ' '), ", "));
 }
@@ -154,12 +155,12 @@ void AheadTable::add(const std::string& name, std::span<const ExportParam> param
   add({name, {params.begin(), params.end()}, true, equal_dims_of(params)},
       {std::move(signature.args), std::move(signature.constants),
        signature.index_type == DType::i64},
-      plan_of_launch(kernel, {.target = target}, args));  // its line gives values of tune()
+      plan_of_launch(kernel, {.target = target}, args));  // its line: the one that set tune()
 }
 
 void AheadTable::add(const std::string& name, const Exportable& callable, std::string_view target,
                      std::span<const HostArg> args) {
-  // By its address the recording finds an argument again.
+  // Addresses identify the arguments in the recording.
   constexpr std::uintptr_t kApart = std::uintptr_t{1} << 44;
   std::deque<Tensor> apart;
   std::vector<HostArg> own(args.begin(), args.end());

@@ -1,5 +1,5 @@
-// A table as bytes: a header with a checksum, what it holds as JSON, then the kernels, each an
-// entry of the disk cache's format.
+// A table as bytes: a header with a checksum, the contents as JSON, then the kernels, each an entry
+// in the format of the disk cache.
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -23,12 +23,12 @@ constexpr char kMagic[8] = {'T', 'E', 'G', 'U', 'L', 'A', 'A', '2'};
 
 struct Header {
   char magic[8] = {};
-  std::uint64_t bytes = 0;  ///< of all
+  std::uint64_t bytes = 0;  ///< total size
   std::uint64_t text_bytes = 0;
-  std::uint64_t hash = 0;  ///< of what follows
+  std::uint64_t hash = 0;  ///< of the bytes that follow
 };
 
-/// The enumerator of a number; throws for one behind the last.
+/// Converts a number to an enumerator; throws if it is greater than the last one.
 template <class Enum>
 Enum enum_of(const json& f, Enum last) {
   const auto number = f.get<std::int64_t>();
@@ -147,8 +147,8 @@ json fields_of(const CallPlan& plan, const Kernels& kernels) {
           {"apart", std::move(apart)}};
 }
 
-/// The ranks of the tensors in the slots of a plan that is read, kNoTensor in those of numbers, of
-/// addresses and of tensors that are left out.
+/// The ranks of the tensors in the slots of a plan that is read; kNoTensor for numbers, addresses
+/// and omitted tensors.
 class SlotRanks {
  public:
   static constexpr int kNoTensor = runtime::LaunchRecipe::kNoTensor;
@@ -161,7 +161,7 @@ class SlotRanks {
       if (kind == ParamKind::Constant || (kind == ParamKind::Scalar && !callable.is_kernel))
         continue;
       if (given == of.args.end()) throw std::runtime_error("a class of too few arguments");
-      // A kernel's address may be given without its tensor.
+      // A kernel's pointer argument may be given without a tensor.
       const bool may_be_tensor =
           kind == ParamKind::View || (kind == ParamKind::Pointer && !callable.is_kernel);
       if (may_be_tensor && !given->absent) params_.back() = given->info.rank;
@@ -173,7 +173,7 @@ class SlotRanks {
     made_.push_back(static_cast<int>(rank));
     if (made_.size() > slots::kMaxOfEach) throw std::runtime_error("too many tensors");
   }
-  /// Throws for a slot that is neither a parameter nor a tensor that was made before.
+  /// Throws for a slot that is neither a parameter nor a tensor made before.
   int at(int slot) const {
     if (slot >= 0 && std::cmp_less(slot, params_.size()))
       return params_[static_cast<std::size_t>(slot)];
@@ -186,7 +186,7 @@ class SlotRanks {
   std::vector<int> params_, made_;
 };
 
-/// A call takes the memory of its tensors without looking at their sizes again.
+/// Validates sizes here: calls use the memory of made tensors without checking them again.
 void read_made(const json& f, CallPlan& plan, SlotRanks& slots) {
   using From = MadeTensor::From;
   f.at("scratch").get_to(plan.scratch_bytes);
@@ -194,7 +194,7 @@ void read_made(const json& f, CallPlan& plan, SlotRanks& slots) {
   std::size_t left = plan.scratch_bytes;
   for (const json& m : f.at("made")) {
     const MadeTensor& made = plan.made.emplace_back(made_of(m));
-    described(made.shape, made.dtype, Device::cuda(), made.strides);  // throws for what is none
+    described(made.shape, made.dtype, Device::cuda(), made.strides);  // throws if it is invalid
     if (made.from == From::view && slots.at(made.of) == SlotRanks::kNoTensor)
       throw std::runtime_error("a view of no tensor");
     if (made.from == From::counters && made.shape.size() != 1)
@@ -209,7 +209,7 @@ void read_made(const json& f, CallPlan& plan, SlotRanks& slots) {
   }
 }
 
-/// Whether a launch asks the argument for extents, strides or a tensor map.
+/// Returns true if a launch reads extents, strides or a tensor map of the argument.
 bool reads_tensor(const runtime::LaunchRecipe& recipe, std::size_t arg) {
   using runtime::ArgComponent, runtime::GridOp;
   const auto of_step = [&](const runtime::GridStep& s) {
@@ -277,7 +277,7 @@ std::shared_ptr<const runtime::CompiledKernel> kernel_of(std::string_view bytes)
 
 std::uint64_t checksum_of(std::string_view bytes) { return hash128(bytes).low; }
 
-/// The header; throws where it does not fit the bytes.
+/// Returns the header; throws if it does not match the bytes.
 Header header_of(std::string_view bytes) {
   Header h;
   if (bytes.size() < sizeof h) throw std::runtime_error("it is too short");

@@ -1,4 +1,4 @@
-// The choice among the ways to find the blocks of a mask, and its reasons.
+// Chooses how the blocks of a mask are found, and states the reasons.
 #include "tegula/block_mask.h"
 
 #include <fmt/format.h>
@@ -13,8 +13,8 @@ namespace tegula {
 
 namespace {
 
-/// A mask over scalars, or the reason why it has no trace: it wants tiles, or is wrong, and the
-/// kernel's own use of it tells.
+/// A mask traced over scalars, or the reason why it has no trace: it requires tiles, or has an
+/// error, which the kernel's own use of it reports.
 struct TracedAlone {
   std::optional<MaskFunction> function;
   std::string error;
@@ -57,8 +57,8 @@ std::string BlockMask::derive(bool in_order) {
 }
 
 KvRanges BlockMask::record(const Tile& first, const Tile& last, const Tile& seqlen_kv) const {
-  // Values that the mask captured by reference may be others than when it was made, and the kernel
-  // that is being traced has those of now.
+  // Values that the mask captured by reference may have changed since it was made; the kernel that
+  // is being traced uses the current ones.
   const TracedAlone now(mask_);
   return now.function ? KvRangeAnalysis(*now.function).record(first, last, seqlen_kv) : KvRanges{};
 }

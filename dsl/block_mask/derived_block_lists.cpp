@@ -1,5 +1,5 @@
-// Two kernels: bounds of what the mask computes of keys, block by block; and a row of the list for
-// each tile of queries.
+// Two kernels: one computes bounds of the mask's key values per block, the other a row of the list
+// for each tile of queries.
 #include "dsl/block_mask/derived_block_lists.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 
 namespace tegula {
 
-/// A mask, and which of its parts depend on which axis.
+/// A mask, and the dependence of its parts on the axes.
 struct MaskSides {
   MaskSides(MaskFunction f, bool heads_are_rows)
       : source(std::move(f)), sides(source.expr, source.is_scalar, heads_are_rows) {}
@@ -35,19 +35,19 @@ namespace {
 using ir::MaskAxis;
 using ir::MaskNodeId;
 
-/// kv blocks that a program classifies at a time.
+/// Number of kv blocks that a program classifies at a time.
 constexpr int kChunk = 256;
 constexpr int kSecond = 1 << 16;
 
-/// Bounds of the leaves of one axis over the pieces of a block, by leaf * pieces + piece.
+/// Bounds of the leaves of one axis over the pieces of a block, indexed by leaf * pieces + piece.
 using LeafBounds = std::vector<TileBounds>;
 
-/// Positions by which the mask knows the rows or columns of a block.
+/// Positions that the mask receives for the rows or columns of a block.
 struct Positions {
-  Tile heads, positions;  ///< each a scalar where all have one
+  Tile heads, positions;  ///< scalars if all rows or columns have the same
 };
 
-/// Folds the leaves over the lanes of a block, which are where `at` says.
+/// Folds the leaves over the lanes of a block, whose positions are given by `at`.
 LeafBounds fold(const MaskSides& mask, MaskAxis side, const Tile& b, int extent,
                 const std::function<Positions(const Tile& lane)>& at) {
   const auto& leaves = mask.sides.leaves(side);
@@ -72,7 +72,7 @@ LeafBounds fold(const MaskSides& mask, MaskAxis side, const Tile& b, int extent,
   LeafBounds bounds;
   for (const Tile& v : values)
     for (int piece = 0; piece < pieces; ++piece) {
-      // A block that is not divided has one piece twice.
+      // A block that is not divided uses the same piece twice.
       const Tile inside = piece == 0 ? lane < cut : lane >= cut || cut == extent;
       const auto limits = std::numeric_limits<i32>();
       bounds.push_back({min(where(inside, v, limits.max()), axis(0)),
@@ -81,14 +81,14 @@ LeafBounds fold(const MaskSides& mask, MaskAxis side, const Tile& b, int extent,
   return bounds;
 }
 
-/// Bounds of keys [first, first + block) below `length`.
+/// Returns bounds over keys [first, first + block) below `length`.
 LeafBounds fold_keys(const MaskSides& mask, const Tile& b, const Tile& h, const Tile& first,
                      int block, const Tile& length) {
   return fold(mask, MaskAxis::Key, b, block,
               [&](const Tile& lane) { return Positions{h, min(first + lane, length - 1)}; });
 }
 
-/// cu_seqlens, where there are any.
+/// cu_seqlens, if given.
 struct Lengths {
   const std::optional<In<i32, 1>>&q, &kv;
 
@@ -119,17 +119,17 @@ void store(const Out<i32, 4>& Bounds, const LeafBounds& bounds, const Subscript&
   }
 }
 
-/// Programs that divide the blocks of one of many sequences.
+/// Number of programs that share the blocks of one of many sequences.
 constexpr int kShares = 32;
 
-/// Bounds[2 * (leaf * pieces + piece) + {0, 1}, b, h, block] of the key leaves of a mask; with many
-/// sequences b is 0, and their blocks stand in the columns of their lists.
+/// Bounds[2 * (leaf * pieces + piece) + {0, 1}, b, h, block] of the key leaves of a mask. With many
+/// sequences b is 0, and their blocks are in the columns of their lists.
 auto make_bounds_kernel(std::shared_ptr<const MaskSides> mask) {
   return kernel("attention_key_bounds", [mask](Out<i32, 4> Bounds, Scalar<i32> seqlen_kv,
                                                std::optional<In<i32, 1>> cu_q,
                                                std::optional<In<i32, 1>> cu_kv) {
     const int BN = tune("BN", kListKeys, 128);
-    Bounds.partial();  // there is room for longer calls
+    Bounds.partial();  // the tensor has room for longer calls
     if (!cu_q) {
       for (auto [b, h, n] : grid({Bounds.dim(1), Bounds.dim(2), cdiv(seqlen_kv, BN)}, 1, 1, 1))
         store(Bounds, fold_keys(*mask, b.first(), h.first(), n.first() * BN, BN, seqlen_kv), b, h,
@@ -151,7 +151,7 @@ auto make_bounds_kernel(std::shared_ptr<const MaskSides> mask) {
   });
 }
 
-/// Bounds of the keys' leaves over a chunk of blocks.
+/// Returns bounds of the key leaves over a chunk of blocks.
 LeafBounds key_bounds(const MaskSides& mask, const In<i32, 4>& table, const Tile& b, const Tile& h,
                       const Index& n, int block, const SequenceLists& part) {
   if (mask.sides.is_plain_key()) {
@@ -170,7 +170,7 @@ LeafBounds key_bounds(const MaskSides& mask, const In<i32, 4>& table, const Tile
   return bounds;
 }
 
-/// Values of the leaves that no axis changes, each its own bounds.
+/// Returns the values of the leaves that depend on no axis, as their own bounds.
 LeafBounds launch_values(const MaskSides& mask, const Tile& b, const Tile& h) {
   MaskValues values(mask.source, b, h, full<i32>(0));
   LeafBounds bounds;
@@ -185,7 +185,7 @@ struct BlockBounds {
   const LeafBounds &launch, &queries, &keys;
 };
 
-/// The truth value that holds for every pair of the block.
+/// Returns the truth value over all pairs of the block.
 ThreeValued classify(const MaskSides& mask, const BlockBounds& block) {
   const MaskIntervals intervals(mask.sides);
   std::optional<ThreeValued> all;
@@ -210,7 +210,8 @@ ThreeValued classify(const MaskSides& mask, const BlockBounds& block) {
   return *all;
 }
 
-/// Rows of a tile, from row `first` of `group` heads of `part.seqlen_q` queries each on.
+/// Returns bounds over the rows of a tile, from row `first` on; `group` heads have `part.seqlen_q`
+/// queries each.
 LeafBounds fold_queries(const MaskSides& mask, const Tile& b, const Tile& h, const Tile& first,
                         int rows, const SequenceLists& part, const QueryTileRows& call) {
   return fold(mask, MaskAxis::Query, b, rows, [&](const Tile& lane) {
@@ -223,7 +224,7 @@ LeafBounds fold_queries(const MaskSides& mask, const Tile& b, const Tile& h, con
   });
 }
 
-/// Writes a row of the list: full blocks from its front, partial ones from its back.
+/// Writes a row of the list: full blocks from the front, partial ones from the back.
 struct BlockListWriter {
   BlockListWriter(const MaskSides& of, const In<i32, 4>& key_bounds, const Out<i32, 4>& to,
                   int keys, const SequenceLists& of_part, const Tile& has_queries)
@@ -255,7 +256,7 @@ struct BlockListWriter {
       const Tile at = n.indices(), exists = at < count;
       const Tile is_whole = exists && truth.lo && (at + 1) * block <= part.seqlen_kv;
       const Tile is_masked = exists && truth.hi && !is_whole;
-      // Both prefix sums in one number: neither exceeds the chunk.
+      // One number holds both prefix sums: neither exceeds the chunk.
       const Tile both = cast<i32>(is_whole) + cast<i32>(is_masked) * kSecond,
                  before = cumsum(both, 0, {.exclusive = true}), total = sum(both, 0);
       Tile from_front = whole + (before & (kSecond - 1));
@@ -278,7 +279,7 @@ auto make_list_kernel(std::shared_ptr<const MaskSides> mask) {
              std::optional<In<i32, 1>> cu_kv, int group, bool align_bottom_right) {
         const int BM = tune("BM", kListQueries, 128), BN = tune("BN", kListKeys, 128);
         const Lengths lengths{cu_q, cu_kv};
-        // There is room for longer calls, and between blocks of both kinds.
+        // There is room for longer calls, and between the two kinds of blocks.
         Blocks.partial(), Counts.partial(), Full.partial();
         if (cu_q) lengths.any_number(), Counts.do_not_specialize(0), Full.do_not_specialize(0);
         const Tile longest = seqlen_q, rows = group > 1 ? longest * group : longest;
@@ -296,11 +297,11 @@ auto make_list_kernel(std::shared_ptr<const MaskSides> mask) {
       });
 }
 
-/// Lanes of the kernel that orders tiles: tiles that it ranks, and tiles that it compares them
-/// with.
+/// Lanes of the kernel that orders tiles: the tiles that it ranks, and the tiles that it compares
+/// them with.
 constexpr int kPlaced = 32, kSeen = 256;
 
-/// Order[b, h, r] = the tile that has the r-th most entries; of equal ones the first is before.
+/// Order[b, h, r] = the tile with the r-th most entries; ties keep the order of the tiles.
 auto make_order_kernel() {
   return kernel("attention_tile_order", [](In<i32, 3> Counts, Out<i32, 3> Order,
                                            Scalar<i32> tiles) {
@@ -322,7 +323,7 @@ auto make_order_kernel() {
   });
 }
 
-/// Lists in the stream's workspace, made at once.
+/// Allocates lists in the stream's workspace and launches immediately.
 struct StreamMemory {
   using Place = Tensor;
   using Lists = BlockListArgs;
@@ -340,12 +341,12 @@ struct StreamMemory {
   std::optional<Scratch> scratch;
 };
 
-/// Lists that each call of a plan makes.
+/// Adds the allocations and launches to a plan.
 struct PlanMemory {
   using Place = PlanSlot;
   using Lists = BlockListSlots;
 
-  static void reserve(std::size_t /*bytes*/) {}  // a plan adds up what it takes
+  static void reserve(std::size_t /*bytes*/) {}  // a plan sums up its memory itself
   PlanSlot take(const Dims& shape) const { return plan.scratch(shape, DType::i32); }
   template <class K, class... Args>
   void launch(const K& kernel, const Args&... args) const {
@@ -402,9 +403,9 @@ struct DerivedBlockLists::Kernels {
   decltype(make_bounds_kernel({})) bounds;
   decltype(make_list_kernel({})) list;
   decltype(make_order_kernel()) order;
-  std::atomic<bool> orders = false;  ///< whether it ever did
+  std::atomic<bool> orders = false;  ///< true if it has ordered tiles
   std::mutex mutex;
-  std::map<std::pair<int, int>, OfTiles> made;  ///< by queries and keys of a tile
+  std::map<std::pair<int, int>, OfTiles> made;  ///< key: queries and keys of a tile
 };
 
 DerivedBlockLists::DerivedBlockLists(const MaskFunction& source)
@@ -424,14 +425,14 @@ typename Memory::Lists DerivedBlockLists::made_in(Memory& memory, const Tensor& 
   Kernels& made = call.group > 1 ? *of_group_ : *of_head_;
   const ir::MaskAxisDependence& sides = made.mask->sides;
   const bool is_varlen = call.lengths.q.defined();
-  // Extents of one divisor, so that other lengths are not another kernel.
+  // Round extents to one divisor, so that other lengths do not compile another kernel.
   constexpr int kDivisor = 16;
   const std::int64_t sequences = is_varlen ? call.lengths.q.size(0) - 1 : Q.size(0),
                      seqlen_q = is_varlen ? call.lengths.max_seqlen_q : Q.size(2) / call.group;
   const std::int64_t batch = is_varlen || sides.on_batch() ? sequences : 1,
                      heads = sides.on_head() ? Q.size(1) : 1,
                      rows = round_up(ceil_div(seqlen_q * call.group, tiles.block_q), kDivisor);
-  // Each sequence's last block may have one key.
+  // Each sequence's last block may contain a single key.
   const std::int64_t n = round_up(
       is_varlen ? K.size(2) / tiles.block_kv + sequences : ceil_div(K.size(2), tiles.block_kv),
       kDivisor);

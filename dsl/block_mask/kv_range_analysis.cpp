@@ -20,18 +20,18 @@ using Limit = SolvedConditions::Limit;
 
 static_assert(kMaskPositions.hi == dsl::kSmallSpan + 1024);
 
-/// As ir::KvVisibility, with one interval each; absent: no key.
+/// Like ir::KvVisibility, with one interval each; absent means no key.
 struct Cover {
   std::optional<KvInterval> visible, full;
 };
 const Cover kUnknown{KvInterval{}, std::nullopt};
 
-/// The same without gaps filled in.
+/// Intervals with the gaps between them.
 struct KvIntervals {
   std::vector<KvInterval> visible, full;
 };
 
-/// Records the ends for one tile of queries.
+/// Records the ends of ranges for one tile of queries.
 class Recorder {
  public:
   Recorder(const ir::MaskClosedForm& form, const SolvedConditions& limits, const MaskFunction& mask,
@@ -44,7 +44,7 @@ class Recorder {
         length_(std::move(seqlen_kv)) {}
 
   Cover cover() const { return fold(form_.formula, Covers{*this}); }
-  /// The intervals of a mask whose conditions are all solved, with gaps between them.
+  /// Returns the intervals of a mask whose conditions are all solved, with gaps between them.
   std::optional<KvIntervals> parts() const {
     const auto count = limits_.intervals();
     return count && *count > 1 ? std::optional(fold(form_.formula, AllParts{*this})) : std::nullopt;
@@ -97,14 +97,14 @@ class Recorder {
     auto some = extreme(limit, limit.is_upper), every = extreme(limit, !limit.is_upper);
     if (!some || !every) return kUnknown;
     if (fits) {
-      // Else all keys may be visible, and no row is known to attend to one.
+      // Otherwise all keys may be visible, and none is known to be seen by all rows.
       const Tile none = full<i32>(0);
       *some = chosen(*fits, *some, limit.is_upper ? length_ : none);
       *every = chosen(*fits, *every, limit.is_upper ? none : length_);
     }
     return {span(limit, *some), span(limit, *every)};
   }
-  /// All keys or none, by what the first and the last row say.
+  /// Returns all keys or none, depending on the condition at the first and the last row.
   Cover of_rows(const MaskFormula& f) const {
     const ir::MaskNode& n = limits_.node(f.index);
     const auto holds = [&](const Tile& row) {
@@ -124,7 +124,7 @@ class Recorder {
     };
     return {keys(some), keys(every)};
   }
-  /// Nothing where it is sure.
+  /// Returns nothing if this is certain at compile time.
   std::optional<Tile> stays_in_type(const std::vector<ir::MaskNodeId>& nodes) const {
     if (nodes.empty()) return std::nullopt;
     return MaskOverflow(limits_, mask_, first_, last_, length_).no_overflow(nodes);
@@ -133,14 +133,14 @@ class Recorder {
                               const Tile& otherwise) {
     return {where(condition, a.tile, otherwise), hull(a.range, kMaskPositions)};
   }
-  /// Ranges of a condition that is not solved for kv, from the bounds of its truth over all
-  /// positions.
+  /// Returns the ranges of a condition that is not solved for kv, from the bounds of its truth over
+  /// all positions.
   static Cover decided(Interval truth) {
     if (truth.hi == 0) return {};
     return {KvInterval{}, truth.lo == 1 ? std::optional(KvInterval{}) : std::nullopt};
   }
 
-  /// A symbol that does not fall with q, at a row.
+  /// Returns the value at a row of a symbol that does not decrease with q.
   Tile at_row(ir::MaskNodeId id, const Tile& row) const {
     const ir::MaskNode& n = limits_.node(id);
     if (n.kind == ir::MaskNode::Kind::Query) return row;
@@ -151,12 +151,12 @@ class Recorder {
       const Tile b = at_row(n.in[1], row);
       return n.is_op(ir::Opcode::Add) ? a + b : a - b;
     }
-    // A Scalar that is not positive makes no use of the quotient.
+    // If the Scalar is not positive, the quotient is not used.
     const ir::MaskNode& by = limits_.node(n.in[1]);
     if (limits_.is_scalar(n.in[1])) return a / max(mask_.scalar(by), full<i32>(1));
     return a / by.value;
   }
-  /// The value of a symbol at the first row, or at the last: it does not fall from row to row.
+  /// Returns the value of a symbol at the first or the last row; it does not decrease with the row.
   RecordedBound symbol(ir::MaskNodeId id, bool at_last) const {
     return {at_row(id, at_last ? last_ : first_), limits_.range_of_symbol(id)};
   }
@@ -170,7 +170,7 @@ class Recorder {
     return total<i64>(form, symbols(form, largest));
   }
 
-  /// The largest or smallest value of a limit over the tile's rows.
+  /// Returns the largest or smallest value of a limit over the tile's rows.
   std::optional<RecordedBound> extreme(const Limit& limit, bool largest) const {
     const Linear& form = limit.form;
     const std::vector<RecordedBound> values = symbols(form, largest);
@@ -182,7 +182,7 @@ class Recorder {
       const auto term = scale(values[i].range, factor);
       const auto next = term ? add(sum, *term) : std::nullopt;
       if (!next) return std::nullopt;
-      // Factors are multiplied by in the same type.
+      // The multiplication by a factor has the same type.
       fits = fits && Interval::point(factor).is_within(narrow) && term->is_within(narrow) &&
              next->is_within(narrow);
       sum = *next;
@@ -206,19 +206,20 @@ class Recorder {
     if (!sum) return full<T>(static_cast<T>(form.constant));
     return form.constant == 0 ? *sum : *sum + static_cast<T>(form.constant);
   }
-  /// The smallest x whose truncated quotient x / n is at least y: n * y, but for quotients that are
-  /// not positive, to which n - 1 smaller numbers belong too. x is kv plus an offset; without one
-  /// it is not negative, and those do not matter. n is positive, or the product is not used.
+  /// Returns the smallest x whose truncated quotient x / n is at least y. This is n * y, except
+  /// that quotients that are not positive also have n - 1 smaller x. x is kv plus an offset;
+  /// without an offset x is not negative, and these do not matter. If n is not positive, the
+  /// product is not used.
   Tile multiplied(const Tile& y, const SolvedConditions::Quotient& of) const {
     const Tile n = cast<i64>(at_row(of.by, first_));
-    // Quotients have 32 bits, so these multiples fit.
+    // Quotients have 32 bits, so these multiples do not overflow.
     constexpr std::int64_t kMost = std::int64_t{1} << 31;
     const Tile small = min(max(y, Tile(-kMost)), Tile(kMost));
     if (of.offset.count == 0 && of.offset.constant == 0) return small * n;
     const Tile before = where(small >= 1, Tile(std::int64_t{0}), n - 1);
     return small * n - before - wide_extreme(of.offset, false);
   }
-  /// Ends outside of the keys are as good as the first and the last one.
+  /// Clamps ends to the range of the keys.
   RecordedBound clamped(const Tile& wide) const {
     return {cast<i32>(min(max(wide, Tile(i64{0})), cast<i64>(length_))), kMaskPositions};
   }
@@ -236,7 +237,7 @@ class Recorder {
 }  // namespace
 
 KvRanges KvRangeAnalysis::record(const Tile& first, const Tile& last, const Tile& seqlen_kv) const {
-  // With wider indices the mask's arithmetic is not what was traced.
+  // With wider indices the mask's arithmetic differs from the traced one.
   if (first.dtype() != DType::i32 || seqlen_kv.dtype() != DType::i32) return {};
   const Recorder recorder(form_, limits_, mask_, first, last, seqlen_kv);
   const Cover cover = recorder.cover();

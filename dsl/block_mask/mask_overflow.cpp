@@ -46,14 +46,14 @@ MaskOverflow::Wide MaskOverflow::bounds(ir::MaskNodeId id) {
   if (!limits_.may_overflow(id)) return w;
   const Interval all = Interval::of(DType::i32);
   require(w.lo >= Tile(all.lo) && w.hi <= Tile(all.hi));
-  // Values beyond are refused already; operands are of 32 bits again.
+  // Values out of range are already rejected; operands fit in 32 bits again.
   return {max(w.lo, Tile(all.lo)), min(w.hi, Tile(all.hi))};
 }
 
 MaskOverflow::Wide MaskOverflow::operation(const MaskNode& n) {
   using Rule = Wide (*)(const Wide&, const Wide&);
   constexpr Rule kQuotient = [](const Wide& a, const Wide&) { return rules::towards_zero(a); };
-  // The ops that SolvedConditions::is_checkable follows.
+  // The ops that SolvedConditions::is_checkable supports.
   static constexpr auto kRules = ir::op_table<Rule>(
       {{Opcode::Neg, [](const Wide& a, const Wide&) { return rules::negation(a); }},
        {Opcode::Add, [](const Wide& a, const Wide& b) { return rules::sum(a, b); }},

@@ -64,11 +64,11 @@ ir::Value MaskValues::operation(const MaskNode& n) {
   return t.build.op(n.opcode, std::span<const ir::Value>(used));
 }
 
-/// An entry outside of the table reads as 0, as it does in the mask.
+/// Reads an entry; outside the table it is 0, as in the mask.
 ir::Value MaskValues::entry(const MaskNode& n) {
   Tracer& t = *Tracer::current();
   const Tensor& table = *source_.tables[static_cast<std::size_t>(n.value)];
-  // The element type is the parameter's, not the view's.
+  // The element type is that of the parameter, not of the view.
   const In<i32, 1> entries(detail::captured_tensor(table, table.dtype(), 1, t.build.loc));
   return t.value(fill_absent(entries(t.tile(value(n.in[0]))), 0));
 }

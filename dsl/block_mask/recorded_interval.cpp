@@ -22,28 +22,29 @@ const Interval kNarrow = Interval::of(DType::i32);
 
 Tile constant(std::int64_t v) { return full<i32>(static_cast<i32>(v)); }
 TileBounds constants(Interval i) { return {constant(i.lo), constant(i.hi)}; }
-/// The bounds where a condition of the launch holds, else those of `range`.
+/// Returns the bounds if a condition of the launch is true, else those of `range`.
 TileBounds guarded(const Tile& condition, const TileBounds& b, Interval range) {
   const TileBounds otherwise = constants(range);
   return {where(condition, b.lo, otherwise.lo), where(condition, b.hi, otherwise.hi)};
 }
 TileBounds widened(const TileBounds& b) { return {cast<i64>(b.lo), cast<i64>(b.hi)}; }
 
-/// One op: what is known of its result from what is known of its operands.
+/// One op: derives knowledge about its result from that about its operands.
 struct Step {
   const MaskNode& node;
   const std::vector<AbstractValue>& known;
 
   const Condition& truth(std::size_t i) const { return known[node.in[i]].truth; }
-  /// An operand as a number; a condition is 0 or 1.
+  /// Returns an operand as a number; a condition is 0 or 1.
   Number number(std::size_t i) const {
     if (const auto& t = truth(i))
       return RecordedInterval{{cast<i32>(t->lo), cast<i32>(t->hi)}, {0, 1}};
     return known[node.in[i]].number;
   }
 
-  /// A rule of numbers, in a type that holds its result: of 32 bits where that surely fits, else of
-  /// 64, in which case bounds that leave the node's type become all of its values.
+  /// Applies a rule of numbers in a type that can represent its result: in 32 bits if that
+  /// certainly fits, else in 64 bits; bounds that leave the node's type then become the type's
+  /// whole range.
   template <class Rule>
   Number applied(const Rule& rule) const {
     constexpr bool kOfOne = std::invocable<Rule, TileBounds>;
@@ -59,13 +60,13 @@ struct Step {
     const auto range = fitted(of(ir::wide(a->range), ir::wide(b->range)));
     if (range && range->is_within(kNarrow) && range->is_within(all))
       return RecordedInterval{of(a->bounds, b->bounds), *range};
-    // Intervals of i32 added, or multiplied once, fit 64 bits.
+    // Sums, and single products, of i32 intervals fit in 64 bits.
     if (!range || node.dtype != DType::i32) return std::nullopt;
     const TileBounds w = of(widened(a->bounds), widened(b->bounds));
     const Tile inside = w.lo >= Tile(kNarrow.lo) && w.hi <= Tile(kNarrow.hi);
     return RecordedInterval{guarded(inside, {cast<i32>(w.lo), cast<i32>(w.hi)}, kNarrow), kNarrow};
   }
-  /// A rule of a division by a number that is the same for the whole block, where it is positive.
+  /// Applies a rule for a division by a number that is uniform over the block, if it is positive.
   template <class Rule>
   Number divided(const Rule& rule) const {
     const Number a = number(0), b = number(1);
@@ -76,7 +77,7 @@ struct Step {
     const Tile by = max(b->bounds.lo, constant(1)), valid = b->bounds.lo > 0;
     return RecordedInterval{guarded(valid, rule(a->bounds, by), range), range};
   }
-  /// The second operand, where it is one number of every launch.
+  /// Returns the second operand, if it is the same number in every launch.
   std::optional<std::int64_t> fixed() const {
     const Number b = number(1);
     if (!b || !b->is_point || !b->range.is_point()) return std::nullopt;
@@ -89,7 +90,7 @@ struct Step {
 };
 
 // ---- numbers ------------------------------------------------------------------------------------
-/// x & (2^bits - 1).
+/// Returns the interval of x & (2^bits - 1).
 Number low_bits(const Step& s) {
   const Number a = s.number(0);
   const auto mask = s.fixed();

@@ -1,4 +1,4 @@
-// Functions that take floats apart or put them together.
+// Functions that decompose or compose floats.
 #include <cmath>
 
 #include "dsl/elementary/composed.h"
@@ -9,7 +9,7 @@ namespace tegula {
 namespace dsl::elementary {
 namespace {
 
-/// 2^n in steps that neither overflow nor round before the last one.
+/// Multiplies by 2^n in steps that neither overflow nor round before the last one.
 Tile ldexp_of(const Tile& x, const Tile& n) {
   const Format f = format_of(x);
   const std::int64_t highest = f.bias, lowest = f.bias - 1 - f.mantissa - 1;
@@ -23,7 +23,7 @@ Tile ldexp_of(const Tile& x, const Tile& n) {
   return y * power_of_two(max(min(left, highest), 1 - f.bias), f);
 }
 
-/// Bits of a float of any width, and the type of these bits.
+/// Returns the integer type with the bits of a float of any width.
 DType integer_like(DType d) {
   return size_bits(d) == 64 ? DType::i64 : size_bits(d) == 32 ? DType::i32 : DType::i16;
 }
@@ -43,7 +43,7 @@ Tile nextafter_of(const Tile& x, const Tile& y) {
 
 namespace {
 
-/// `f` of two floats in their own type.
+/// Returns `f` of two floats in their own type.
 template <class F>
 Tile on_own_type(std::string_view what, const Arg& x, const Arg& y, const F& f) {
   Tracer& t = Tracer::at(x.loc(), what);

@@ -31,7 +31,7 @@ Tile complement(const Tile& a) {
   return times_power(scaled_complement(bounded), square, fma(bounded, bounded, -square));
 }
 
-/// erf up to 1 in magnitude; of f32 up to 1/2, for which fewer powers do.
+/// erf up to 1 in magnitude; for f32 up to 1/2, which needs fewer powers.
 Tile small_erf(const Tile& x) {
   const std::span<const double> all(kErf64);
   return x * polynomial(x * x, is_wide(x) ? all : all.last(8));
@@ -70,7 +70,7 @@ Tile inverse_guess(const Tile& a, const Tile& w) {
   return a * where(w <= 5.0, by(w - 2.5, kErfinvNear), factor);
 }
 
-/// One step of Halley's method, by erf in the middle and by its complement outside.
+/// One step of Halley's method, by erf in the center and by its complement elsewhere.
 Tile inverse_step(const Tile& y, const Tile& a, const Tile& rest) {
   const Tile square = y * y;
   const Power power = exp_parts(square, fma(y, y, -square));

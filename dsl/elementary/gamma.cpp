@@ -18,10 +18,10 @@ Tile stirling_rest(const Tile& a) {
   return inverse * polynomial(square, kStirling32, kStirling64);
 }
 
-/// From here on Stirling's formula counts.
+/// Returns the argument from which Stirling's formula is used.
 double stirling_from(const Tile& a) { return is_wide(a) ? 6 : 2.5; }
 
-/// (a - 1) (a - 2) .. down to a factor in [1.5, 2.5], which is left out, and that number: of f64
+/// (a - 1) (a - 2) .. down to a factor in [1.5, 2.5], which is excluded, and that factor: for f64
 /// between 2.5 and 6.
 struct Descent {
   Tile product, rest;
@@ -51,7 +51,7 @@ Tile lgamma_of_positive(const Tile& a) {
   return where(a == inf, inf, where(a < stirling_from(a), near, far));
 }
 
-/// By the reflection Gamma(x) Gamma(-x) = -pi / (x sin(pi x)).
+/// Uses the reflection Gamma(x) Gamma(-x) = -pi / (x sin(pi x)).
 Tile lgamma_of(const Tile& x) {
   const Tile a = abs(x), positive = lgamma_of_positive(a), sine = abs(sincos_pi(a).sine);
   const Tile reflected = logarithm(std::numbers::pi / (a * sine), Logarithm::natural) - positive;
@@ -69,7 +69,7 @@ Tile small_gamma(const Tile& a) {
   return where(n >= 2.0, at_1 * (rest - 1.0), low) * product;
 }
 
-/// Gamma(a) by Stirling's formula: the exponent is a sum of two numbers, for it is large.
+/// Gamma(a) by Stirling's formula: the exponent is a sum of two numbers, because it is large.
 Power large_gamma(const Tile& a) {
   const auto [log_high, log_low] = log_sum(a);
   const Tile factor = a - 0.5, product = factor * log_high;

@@ -17,8 +17,8 @@ namespace {
 
 Tile log10_of(const Tile& x) { return logarithm(x, Logarithm::decimal); }
 
-/// The exponent comes from 1 + x, whose rounding does not matter then: (1 + x) 2^-e - 1 is
-/// computed from x.
+/// The exponent is that of 1 + x, whose rounding does not matter then: (1 + x) 2^-e - 1 is computed
+/// from x.
 Tile log1p_of(const Tile& x) {
   const Format f = format_of(x);
   const Tile sum = 1.0 + x, is_large = x > std::ldexp(1.0, f.mantissa + 1);
@@ -29,7 +29,7 @@ Tile log1p_of(const Tile& x) {
   return where((x > -1.0) && (x < inf), finite, special);
 }
 
-/// From here on x^2 + 1 is x^2.
+/// Returns true if x^2 + 1 rounds to x^2.
 Tile is_far(const Tile& size) { return size > (is_wide(size) ? 0x1p28 : 0x1p13); }
 Tile log_of_double(const Tile& size) { return log_of_normal(size) + std::numbers::ln2; }
 

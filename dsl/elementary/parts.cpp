@@ -28,7 +28,7 @@ Tile power_of_two(const Tile& j, const Format& f) {
   return from_bits((cast(j, f.bits) + f.bias) << f.mantissa, f);
 }
 
-/// Halves of the exponent one after the other: of results that are subnormal only the second
+/// Multiplies by the two halves of the exponent in turn: for subnormal results only the second
 /// multiplication rounds.
 Tile scaled(const Tile& x, const Tile& j) {
   const Format f = format_of(x);
@@ -46,7 +46,7 @@ Tile kept_min(const Tile& x, double bound) { return min(x, bound, Nan::propagate
 
 Reduced reduced(const Tile& x) {
   const Format f = format_of(x);
-  // The bits of 2/3, rounded up so that the mantissa of 4/3 stays below.
+  // The bits of 2/3, rounded up so that the mantissa stays below 4/3.
   const std::int64_t two_thirds = is_wide(x) ? 0x3fe5555555555556 : 0x3f2aaaab;
   const Tile bits = bits_of(x), exponent = (bits - two_thirds) >> f.mantissa;
   return {from_bits(bits - (exponent << f.mantissa), f) - 1.0, exponent};
@@ -62,7 +62,7 @@ Tile log1p_part(const Tile& f) {
   return fma(-s, fma(-square, polynomial(square, kLog64), f), f);
 }
 
-/// A base's logarithm of 2, as a sum whose upper part has few digits, and 1 / log of the base.
+/// The logarithm of 2 in a base, as a sum whose upper part has few digits, and 1 / log of the base.
 struct Base {
   double high, low, factor;
 };
@@ -121,7 +121,7 @@ Tile expm1_part(const Tile& r) { return fma(r * r, polynomial(r, kExp32, kExp64)
 
 namespace {
 
-/// The bounds lie far enough out for results of 0 and infinity.
+/// Clamps x to bounds beyond which results are 0 or infinity.
 Tile bounded_exponent(const Tile& x) {
   const double bound = is_wide(x) ? 1400 : 170;
   return kept_max(kept_min(x, bound), -bound);
@@ -146,7 +146,7 @@ Power exp_parts(const Tile& x, const Tile& low) {
 
 SineCosine sincos_pi(const Tile& x) {
   const Format f = format_of(x);
-  // Whole turns are dropped exactly, so that the number of half turns is an integer that fits.
+  // Drop whole turns exactly, so that the number of half turns is an integer that fits.
   const Tile turn = fma(round(x * 0.5), -2.0, x);
   const Tile halves = round(turn * 2.0), r = fma(halves, -0.5, turn), square = r * r;
   const double pi_low = is_wide(x) ? 0x1.1a62633145c07p-53 : -0x1.777a5cp-24;

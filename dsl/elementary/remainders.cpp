@@ -1,4 +1,4 @@
-// Exact remainders of floats, by arithmetic of integers modulo the divisor's significand.
+// Exact remainders of floats, by integer arithmetic modulo the divisor's significand.
 #include "dsl/elementary/composed.h"
 #include "dsl/elementary/parts.h"
 #include "tegula/elementary.h"
@@ -19,10 +19,10 @@ Digits digits_of(const Tile& size, const Format& f) {
   return {cast(significand, f.unsigned_bits), max(stored, cast(1, f.bits))};
 }
 
-/// Multiplication modulo an odd m after Montgomery 1985: a b / 2^width.
+/// Montgomery multiplication (1985) modulo an odd m: a b / 2^width.
 class Montgomery {
  public:
-  /// The inverse of m modulo 2^width by Newton's method, from 5 right bits on.
+  /// Computes the inverse of m modulo 2^width by Newton's method, starting from 5 correct bits.
   Montgomery(const Tile& m, const Format& f) : m_(m), inverse_((m * 3) ^ 2) {
     for (int right = 5; right < f.width; right *= 2) inverse_ = inverse_ * (2 - m * inverse_);
   }
@@ -30,7 +30,7 @@ class Montgomery {
     const Tile high = mulhi(a, b), taken = mulhi(a * b * inverse_, m_);
     return where(high < taken, high - taken + m_, high - taken);
   }
-  /// 2^n * 2^width modulo m.
+  /// Returns 2^n * 2^width modulo m.
   Tile power_of_two(const Tile& n, int bits) const {
     Tile power = (0 - m_) % m_;
     for (int bit = bits; bit-- > 0;) {
@@ -45,8 +45,8 @@ class Montgomery {
   Tile m_, inverse_;
 };
 
-/// significand * 2^n modulo `modulus`, which is not 0. Common factors of 2 are taken out first, so
-/// that what is left is odd, or nothing of the power is.
+/// Returns significand * 2^n modulo `modulus`, which is not 0. Common factors of 2 are removed
+/// first, so that either the remaining modulus is odd or no power remains.
 Tile modular(const Tile& significand, const Tile& n, const Tile& modulus, const Format& f) {
   const Tile zeros = cast(popc((modulus & (0 - modulus)) - 1), f.bits);
   const Tile common = min(zeros, n), rest = n - common;
@@ -58,8 +58,7 @@ Tile modular(const Tile& significand, const Tile& n, const Tile& modulus, const 
   return where(rest == 0, first, ring.multiplied(power, first)) << shift;
 }
 
-/// |x| modulo |y|, or 2 |y|, as an integer in units of y's last place; of |x| < |y| it means
-/// nothing.
+/// x| modulo |y|, or 2 |y|, as an integer in units of y's last place; not valid for |x| < |y|.
 struct Division {
   Tile rest, significand, exponent;
 };
@@ -83,7 +82,7 @@ Tile fmod_of(const Tile& x, const Tile& y) {
   return where(has_none(x, y), nan, with_sign(where(a < b, a, size), x));
 }
 
-/// The remainder by 2 y, of which one above y says that the quotient is odd.
+/// Uses the remainder by 2 y: if it is at least y, the quotient is odd.
 Tile remainder_of(const Tile& x, const Tile& y) {
   const Format f = format_of(x);
   const Tile a = abs(x), b = abs(y);
@@ -93,7 +92,7 @@ Tile remainder_of(const Tile& x, const Tile& y) {
   const Tile goes_up = (twice > d.significand) || ((twice == d.significand) && is_odd);
   const Tile number = cast(where(goes_up, d.significand - rest, rest), f.type);
   const Tile size = scaled(where(goes_up, -number, number), d.exponent);
-  // The difference is exact for |x| < |y|, if it is the nearer one.
+  // For |x| < |y| the difference is exact if it is the nearer one.
   const Tile small = where(a > b - a, a - b, a), value = where(a < b, small, size);
   return where(has_none(x, y), nan, where(bits_of(x) < 0, -value, value));
 }

@@ -10,8 +10,8 @@ namespace tegula {
 namespace dsl::elementary {
 namespace {
 
-/// 1 / cbrt(a) by three or four steps of third order from a guess of the exponent, then one of
-/// Newton's method for the root itself, whose residual is computed exactly enough.
+/// Computes 1 / cbrt(a) by three or four third-order steps from a guess based on the exponent, then
+/// one Newton step for the root itself, whose residual is computed accurately enough.
 Tile cbrt_of(const Tile& x) {
   const Format f = format_of(x);
   const bool wide = is_wide(x);
@@ -30,8 +30,7 @@ Tile cbrt_of(const Tile& x) {
   return where((size > 0.0) && (size < inf), with_sign(lowered, x), x);
 }
 
-/// Large and small numbers are scaled so that neither square overflows, and none that counts
-/// underflows.
+/// Scales large and small numbers so that no square overflows, and no relevant one underflows.
 Tile hypot_of(const Tile& x, const Tile& y) {
   const Tile a = abs(x), b = abs(y), large = max(a, b), small = min(a, b);
   const bool wide = is_wide(x);

@@ -41,7 +41,7 @@ Tile tan_pi_of(const Tile& x) {
   return sine / cosine;
 }
 
-/// A multiple of pi minus x, where x is smaller: the multiple as a sum of two numbers.
+/// Returns a multiple of pi minus x, for smaller x: the multiple is a sum of two numbers.
 Tile from_half_pi(const Tile& x) {
   const bool wide = is_wide(x);
   const double low = wide ? 0x1.1a62633145c07p-54 : -0x1.777a5cp-25;
@@ -53,7 +53,7 @@ Tile from_pi(const Tile& x) {
   return (wide ? std::numbers::pi : 0x1.921fb6p+1) - (x - low);
 }
 
-/// asin(|x|) up to 1/2, and beyond the s with asin(|x|) = pi / 2 - 2 s; NaN beyond 1.
+/// asin(|x|) up to 1/2; above 1/2 the s with asin(|x|) = pi / 2 - 2 s; NaN above 1.
 struct ArcSine {
   Tile is_large, part;
 };

@@ -1,4 +1,4 @@
-// Work of a call that can be done before it: preparing, tuning, adding bundles.
+// Work that can be done before a call: preparing, tuning, adding bundles.
 #include <tegula.h>
 
 #include <fmt/format.h>

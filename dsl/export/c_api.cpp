@@ -1,4 +1,4 @@
-// The functions of tegula.h but for tegula_infer.
+// The functions of tegula.h, except tegula_infer.
 #include <tegula.h>
 
 #include <fmt/format.h>

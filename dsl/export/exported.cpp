@@ -1,4 +1,4 @@
-// Exported callables: the list of them, and what each is, made at its first use.
+// Exported callables: their list, and the description of each, made at its first use.
 #include "dsl/export/exported.h"
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ std::mutex& registry_lock() {
   return *lock;
 }
 
-/// First of the list, in the order in which libraries were loaded.
+/// Returns the first entry of the list, which is in the order in which libraries were loaded.
 detail::Registered*& registry() {
   static detail::Registered* first = nullptr;
   return first;
@@ -72,7 +72,7 @@ namespace detail {
 using dsl::KernelInstance;
 
 struct Exported::Made {
-  std::optional<c::Failure> failure;  ///< then the rest is empty
+  std::optional<c::Failure> failure;  ///< if set, the rest is empty
   Exportable callable;
   std::vector<TegulaParam> params;
   TegulaSignature signature{};
@@ -98,7 +98,7 @@ TegulaParam shown(const ExportParam& param) {
           param.dims.c_str()};
 }
 
-/// Each name in `saved` is a parameter of the callable.
+/// Checks that each name in `saved` is a parameter of the callable.
 void check_saved(const Exported& exported, const Exportable& callable, const char* saved) {
   for (const std::string_view name : split(trim(saved), ' ')) {
     const auto is_it = [&](const ExportParam& p) { return p.name == name; };
@@ -130,7 +130,7 @@ const Exported::Made& Exported::made() const {
           made->params.data(), backward_, saved_};
     } catch (...) {
       made->failure = c::current_failure();
-      // Whoever exports must act, whatever it is about: no argument of a call is.
+      // The exporter must fix any such error, because it is not about an argument of a call.
       if (made->failure->code == TEGULA_ARGUMENT) made->failure->code = TEGULA_COMPILE;
     }
     made_ = std::move(made);

@@ -24,7 +24,8 @@ LastError& last() {
   return error;
 }
 
-/// Groups of support/errors.def that are about the arguments of a call, not about a kernel's text.
+/// Returns true for groups of support/errors.def that are about the arguments of a call, not about
+/// a kernel's source.
 bool is_about_arguments(const Diagnostic& d) {
   static constexpr std::array<std::string_view, 4> kGroups{"T07", "T12", "T16", "T18"};
   for (const std::string_view group : kGroups)

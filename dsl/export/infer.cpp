@@ -1,4 +1,4 @@
-// Outputs of a call from its inputs, by the names of dimensions.
+// Infers the outputs of a call from its inputs, by the names of dimensions.
 #include <tegula.h>
 
 #include <fmt/format.h>
@@ -24,8 +24,8 @@ std::vector<std::string_view> dims_of(const ExportParam& param) {
 /// Facts about a call's outputs that follow from its inputs.
 struct Known {
   c::Extents extents;
-  const DLTensor* first = nullptr;     ///< its device is that of the call
-  const DLTensor* any_type = nullptr;  ///< the first whose parameter takes any element type
+  const DLTensor* first = nullptr;     ///< its device is the device of the call
+  const DLTensor* any_type = nullptr;  ///< the first whose parameter accepts any element type
 
   void add(const ExportParam& param, const DLTensor& tensor) {
     if (!first) first = &tensor;

@@ -1,5 +1,5 @@
-// Calls with the tensors of a Python library, read by the functions that it offers to C: DLPack's
-// exchange table. Python's own interface is not needed, so that no version of it is linked.
+// Calls with tensors of a Python library, which are read through the C functions of its DLPack
+// exchange table. Python's own API is not used, so that no version of it is linked.
 #include <tegula.h>
 
 #include <array>
@@ -16,8 +16,8 @@ using namespace tegula;
 
 namespace {
 
-/// DLPackExchangeAPI of dlpack.h 1.2. The functions leave an exception with Python where they
-/// return another number than 0.
+/// DLPackExchangeAPI of dlpack.h 1.2. Functions that return a nonzero number set a Python
+/// exception.
 struct ExchangeTable {
   std::uint32_t major, minor;
   const ExchangeTable* older;

@@ -1,5 +1,5 @@
-// The calling convention of TVM-FFI (apache/tvm-ffi, c_api.h), without its library: the functions
-// that a callee needs are looked up in the process, which has them where such a call comes from.
+// The calling convention of TVM-FFI (apache/tvm-ffi, c_api.h) without its library: the functions
+// that a callee needs are looked up in the process, which contains them if TVM-FFI made the call.
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -29,11 +29,11 @@ enum FfiType : std::int32_t {
   ffi_dltensor_pointer = 7,
   ffi_tensor = 70,
 };
-constexpr std::size_t kObjectHeaderBytes = 24;  ///< in front of a tensor object's DLTensor
+constexpr std::size_t kObjectHeaderBytes = 24;  ///< precede a tensor object's DLTensor
 
-constexpr int kRaised = -1;  ///< the error is in the run time's storage of this thread
+constexpr int kRaised = -1;  ///< the runtime stores this thread's error
 
-/// Functions of TVM-FFI's run time; null where the process lacks it.
+/// Functions of TVM-FFI's runtime; null if the process does not contain it.
 struct FfiRuntime {
   void* (*get_stream)(std::int32_t device_type, std::int32_t device_id);
   void (*raise)(const char* kind, const char* message);
@@ -74,14 +74,14 @@ TegulaArg argument(const detail::Exported& callee, std::size_t position, const T
        fmt::format("argument {} of {}", name, callee.name()), any.type_index);
 }
 
-/// Python's class for the last error.
+/// Returns Python's exception class for the last error.
 const char* python_kind(const TegulaError& error) {
   if (std::string_view(error.text).starts_with("T1811")) return "TypeError";
   return error.code == TEGULA_ARGUMENT ? "ValueError" : "RuntimeError";
 }
 
 void raise_last() noexcept {
-  if (!ffi_runtime().raise) return;  // tegula_last_error has it
+  if (!ffi_runtime().raise) return;  // tegula_last_error returns it
   const TegulaError& e = *c::last_error();
   try {
     std::string text = e.text;

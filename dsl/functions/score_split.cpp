@@ -1,4 +1,4 @@
-// A score function taken apart into where it is -inf, and what it is elsewhere.
+// Splits a score function into the condition for -inf and the score elsewhere.
 #include <algorithm>
 #include <cmath>
 #include <unordered_set>
@@ -31,20 +31,20 @@ bool depends_on(const ir::Kernel& k, ir::Value v, ir::Value on,
                              [&](ir::Value o) { return depends_on(k, o, on, seen); });
 }
 
-/// The select that a value is, or a broadcast of it: a choice of whole rows stands inside of one of
-/// pairs as a tile of fewer elements. None if the value is no select.
+/// Returns the select that defines a value, or whose broadcast it is: a choice of whole rows inside
+/// a choice of pairs is a tile of fewer elements. None if the value is not a select.
 ir::OpId select_of(const ir::Kernel& k, ir::Value v) {
   ir::OpId def = k[v].def;
   while (def && k[def].opcode == ir::Opcode::Broadcast) def = k[k[def].operands[0]].def;
   return def && k[def].opcode == ir::Opcode::Select ? def : ir::OpId();
 }
 
-/// The selects that a score ends with, as long as one of their values is -inf: their conditions,
-/// and the value that is left. Scalars and tiles of one score have the same chain.
+/// The outermost selects of a score, as long as one of their values is -inf: their conditions, and
+/// the remaining value. Scalars and tiles of one score have the same chain.
 struct SelectChain {
   struct Condition {
     ir::Value value;
-    bool hides;  ///< -inf where it holds, not where it does not
+    bool hides;  ///< -inf if the condition is true, not if it is false
   };
   std::vector<Condition> conditions;
   ir::Value rest;
@@ -60,7 +60,7 @@ struct SelectChain {
   }
 };
 
-/// The parts of a score in the kernel that is being traced.
+/// The parts of a score, in the kernel that is being traced.
 struct RecordedParts {
   Tile score;
   std::optional<Tile> is_visible;

@@ -1,4 +1,4 @@
-// The registers that a score function takes, by its trace.
+// The registers that a score function needs, derived from its trace.
 #include "tegula/functions.h"
 
 #include <algorithm>
@@ -15,7 +15,8 @@
 namespace tegula {
 namespace {
 
-/// Memory, functions of many steps, and what is rounded exactly, by a function call.
+/// Returns true for memory accesses, functions of many steps, and correctly rounded functions that
+/// are calls.
 bool is_long(const ir::Kernel& k, ir::OpId op) {
   using enum ir::Opcode;
   const auto& d = k[op];
@@ -27,8 +28,8 @@ bool is_long(const ir::Kernel& k, ir::OpId op) {
   return o == Load || o == LoadView || o == Tanh || o == Erf || o == Sin || o == Cos;
 }
 
-/// Finds values that depend on the pair of key and query, and those that depend on their distance
-/// alone.
+/// Finds values that depend on the pair of key and query, and those that depend only on their
+/// distance.
 class Dependence {
  public:
   explicit Dependence(const TracedFunction& f)
@@ -37,7 +38,7 @@ class Dependence {
         query_(f.argument(TracedFunction::kQuery)),
         of_key_{key, f.argument(TracedFunction::kScore)} {}
 
-  /// True where a result differs from key to key, as the score itself does.
+  /// Returns true if a result differs from key to key, like the score itself.
   bool visit(ir::OpId op) {
     const auto& d = k_[op];
     const auto is_key_or_query = [&](ir::Value v) { return v == key || v == query_; };
@@ -66,8 +67,8 @@ class Dependence {
                                [&](ir::Value v) { return of_distance_.contains(v); });
   }
 
-  /// Bytes of an element at (q, kv) of a tensor whose tiles TMA can load; 0: the op is no such
-  /// load.
+  /// Returns the bytes of an element at (q, kv) of a tensor whose tiles TMA can load; 0 if the op
+  /// is not such a load.
   int tma_bytes_per_element(ir::OpId op) const {
     const auto& d = k_[op];
     if (d.opcode != ir::Opcode::LoadView || d.parent != k_.body()) return 0;
@@ -85,8 +86,7 @@ class Dependence {
     constexpr std::int64_t kTile[] = {64, 64};
     const ir::Type tile = ir::Type::tile({view.dtype()}, kTile);
     const auto bytes = static_cast<int>(size_bytes(view.dtype()));
-    // Rows of 16 bytes, which single-byte elements have with some block widths, cannot be loaded by
-    // TMA.
+    // TMA cannot load rows of 16 bytes, which single-byte elements have for some block widths.
     const bool can = is_of_pairs && bytes > 1 && ir::why_not_tma_tile(view, axes, tile).empty();
     return can ? bytes : 0;
   }
@@ -103,8 +103,8 @@ class Dependence {
     using enum ir::Opcode;
     return o == Cast || o == Neg || o == Add || o == Sub;
   }
-  /// A float times a distance is made of rows and columns, each multiplied
-  /// (ir/passes/hoist_broadcast_terms).
+  /// Returns true for a float times a distance: it is computed from rows and columns, each
+  /// multiplied (ir/passes/hoist_broadcast_terms).
   bool is_scaled(ir::OpId op) const {
     using enum ir::Opcode;
     const ir::Opcode o = k_[op].opcode;
@@ -113,12 +113,12 @@ class Dependence {
   const ir::Kernel& k_;
   ir::Value query_;
   std::unordered_set<ir::Value> of_key_, of_query_{query_}, of_distance_;
-  std::unordered_set<ir::Value> linear_;  ///< distances whose unit steps change them by one
+  std::unordered_set<ir::Value> linear_;  ///< distances that change by one per unit step
 };
 
-/// Whether, for equal dot products, the first of many keys scores higher than the last one: unknown
-/// for functions that captured device memory or values that change later, or that the host cannot
-/// compute.
+/// Returns true if, for equal dot products, the first of many keys scores higher than the last one.
+/// Unknown for functions that captured device memory or values that change later, or that the host
+/// cannot compute.
 bool grows_with_distance(const ir::Kernel& k) try {
   constexpr std::int64_t kQuery = 1024;
   constexpr std::size_t kOwn = 6;
@@ -147,7 +147,7 @@ ScoreTraits ScoreFunction::cost() const {
   ir::walk(k, k.body(), [&](ir::OpId op) {
     if (!pairs.visit(op)) return;
     const auto& d = k[op];
-    // Quotients of distances are computed once a diagonal beside others alone
+    // Quotients of distances are computed once per diagonal only if other such values exist
     // (ir/analysis/diagonals).
     const bool is_toeplitz = pairs.is_of_distance(op),
                is_costly = is_long(k, op) && !(is_toeplitz && d.opcode == ir::Opcode::Div),

@@ -13,7 +13,7 @@ auto kernel_of(const Score& lambda) {
   });
 }
 
-/// The value that the only store of a kernel stores.
+/// Returns the value stored by the only store of a kernel.
 ir::Value stored_value(const ir::Kernel& k) {
   ir::Value stored;
   ir::walk(k, k.body(), [&](ir::OpId op) {
