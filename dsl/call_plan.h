@@ -38,7 +38,7 @@ struct MadeTensor {
   Tensor view_of(const Tensor& t) const;
 };
 
-/// An argument of a launch: a slot, or the bytes of a number if there is no slot.
+/// An argument of a launch: a slot, or the bytes of a number if `slot` is -1.
 struct StepArg {
   int slot = -1;
   std::uint64_t bits = 0;

@@ -22,7 +22,7 @@ class CompiledTable {
  public:
   using Kernel = std::shared_ptr<const runtime::CompiledKernel>;
 
-  /// Returns null if there is no such kernel.
+  /// Returns null if the table does not contain the kernel.
   Kernel find(const std::string& name);
   /// Adds the kernel, unless there is one of this name.
   void add(const std::string& name, Kernel kernel);

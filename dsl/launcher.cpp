@@ -223,7 +223,7 @@ void Launcher::launch(KernelInstance& k, const Stream* given, std::span<const Ho
     entry = compile(k, args, device);
     if (!entry) return launch(k, given, args);
     call.count = 0;
-    make_call_key(k, args, device, call);  // with what the trace captured
+    make_call_key(k, args, device, call);  // includes captures of the trace
     check_overlap(k, call);                // and with the addresses that it writes to
   }
   if (wants_retrace()) [[unlikely]]
@@ -266,7 +266,7 @@ std::shared_ptr<const CompiledKernel> Launcher::compiled_for(KernelInstance& k,
     entry = compile(k, args, device);
     run_time.count = 0;
     if (!entry) return compiled_for(k, args, device, run_time);
-    make_call_key(k, args, device, run_time);  // with what the trace captured
+    make_call_key(k, args, device, run_time);  // includes captures of the trace
   }
   run_time.count = entry->kernel->tile.params().size();
   return entry->kernel;

@@ -142,7 +142,7 @@ void PlanRecorder::compile(KernelInstance& kernel, std::span<const HostArg> args
   std::vector<Warning> warnings;
   step.kernel =
       chosen.launcher.compiled_for_target(chosen, mode_.target, args, chosen.loc(), warnings);
-  make_call_key(chosen, args, device_, run_time);  // with what the trace captured
+  make_call_key(chosen, args, device_, run_time);  // includes captures of the trace
 }
 
 void PlanRecorder::launch(const std::shared_ptr<KernelInstance>& kernel,

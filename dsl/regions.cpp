@@ -189,7 +189,7 @@ std::uint64_t Tracer::open_live_loop(ir::Value lo, ir::Value hi, ir::Value step)
   return s.id;
 }
 
-/// Returns false if there is no further iteration.
+/// Returns false after the last iteration.
 bool Tracer::next_iteration(OpenScope& s) {
   if (s.next >= s.end) return false;
   live->catch_up();

@@ -77,7 +77,7 @@ class AheadTable {
   /// Returns the table's bytes, with calls ordered from special to general.
   std::string encode() const;
 
-  /// Throws CompileError if there is no callable of this name.
+  /// Throws CompileError if no callable has this name.
   const AheadCallable& callable(std::string_view name) const;
   /// Returns the number of the first call that serves the arguments, or -1 if there is none.
   int find(const AheadCallable& callable, std::span<const HostArg> args) const;

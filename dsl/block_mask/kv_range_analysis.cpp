@@ -124,7 +124,7 @@ class Recorder {
     };
     return {keys(some), keys(every)};
   }
-  /// Returns nothing if this is certain at compile time.
+  /// Returns the condition that the nodes stay in their type; nothing if this is certain.
   std::optional<Tile> stays_in_type(const std::vector<ir::MaskNodeId>& nodes) const {
     if (nodes.empty()) return std::nullopt;
     return MaskOverflow(limits_, mask_, first_, last_, length_).no_overflow(nodes);

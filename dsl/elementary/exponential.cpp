@@ -39,8 +39,7 @@ Tile exp10_of(const Tile& x) {
   return scaled(1.0 + expm1_part(rest * std::numbers::ln10), cast(j, format_of(x).bits));
 }
 
-/// 2^j (e^r - 1) + (2^j - 1): for x below 60 the distance of the power from 1 is exact, or rounds
-/// to the power.
+/// 2^j (e^r - 1) + (2^j - 1) for |x| <= 60: 2^j - 1 is exact, or rounds to 2^j or to -1.
 Tile expm1_of(const Tile& x) {
   const auto [rest, j] = without_powers(kept_max(kept_min(x, 60), -60));
   const Tile power = power_of_two(j, format_of(x));

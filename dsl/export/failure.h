@@ -18,7 +18,7 @@ Failure current_failure();
 
 /// Makes the failure this thread's last error.
 TegulaCode keep(Failure failure) noexcept;
-/// For an unknown exception, or if there is no memory to describe one.
+/// For an unknown exception, or if memory for a description cannot be allocated.
 TegulaCode keep_out_of_memory() noexcept;
 void keep_success() noexcept;
 const TegulaError* last_error() noexcept;

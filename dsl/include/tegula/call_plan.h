@@ -51,7 +51,7 @@ class PlanBuilder {
   std::size_t size() const;
   /// Returns argument `i` of the call, counted from 0.
   PlanSlot argument(std::size_t i) const;
-  /// Returns a tensor as it is in this call, or one that is not `defined()` if the slot is none.
+  /// Returns a tensor as it is in this call, or one that is not `defined()` for the default slot.
   /// Memory of the plan has only shape, type and alignment.
   const Tensor& tensor(PlanSlot slot) const;
   /// Returns the same elements in another shape. `of_tensor` runs in every call, and must neither

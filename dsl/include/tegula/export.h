@@ -122,7 +122,7 @@ class Exported {
   void set_backward(const char* name, const char* saved) noexcept;
 
   /// Makes the call by TVM-FFI's convention: returns 0, or -1 after raising an error. Outputs are
-  /// arguments; there is no return value.
+  /// arguments; the call returns no value.
   int tvm_ffi(const TegulaFfiAny* args, std::int32_t count) const noexcept;
 
   const char* name() const { return name_; }
@@ -158,9 +158,9 @@ constexpr std::uint64_t export_layout() {
   return hash;
 }
 
-/// libtegula.so defines this symbol only for the layout of its own headers. Every exporting library
-/// refers to it, so that the loader rejects one that was compiled with other headers, with an error
-/// that contains this name, before any of its code runs.
+/// libtegula.so defines this symbol only for the layout of the headers that it was built with.
+/// Every exporting library refers to it, so that the loader rejects one that was compiled with
+/// other headers, with an error that contains this name, before any of its code runs.
 template <std::uint64_t Layout>
 struct __attribute__((visibility("default"))) Headers {
   static const char is_built_with_another_version_of_tegula_and_must_be_rebuilt;

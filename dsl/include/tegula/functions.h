@@ -52,7 +52,7 @@ class ScoreFunction {
 
   ScoreTraits cost() const;
   /// Splits a score `where(condition, x, -INFINITY)`, whose condition depends on positions and
-  /// tables but not on the score. Returns nothing if there is no such condition.
+  /// tables but not on the score. Returns nothing without such a condition.
   std::optional<SplitScore> split() const;
 
  private:
