@@ -22,8 +22,8 @@ std::array<Tile, 4> philox(const Arg& seed, const Arg& counter, const Arg& subse
 template <Element T = f32>
 Tile rand(const Arg& seed, const Arg& offset);
 Tile rand(const Arg& seed, const Arg& offset, DType type);
-/// Standard normal, f32, by the Box-Muller transform: words 0 and 1, or 2 and 3, of counter `offset
-/// / 4`; cosine for even offsets, sine for odd ones. At most 6.77 in magnitude.
+/// Standard normal, f32, by the Box-Muller transform: words 0 and 1, or 2 and 3, of counter
+/// `offset / 4`; cosine for even offsets, sine for odd ones. At most 6.77 in magnitude.
 Tile randn(const Arg& seed, const Arg& offset);
 /// Uniform integers in [low, high), of the common type of the bounds: i32, u32, i64 or u64. They
 /// are the upper half of a product, so that probabilities differ by at most (high - low) / 2^32, or

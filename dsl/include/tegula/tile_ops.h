@@ -131,8 +131,8 @@ Tile argmin(const Arg& t, Axis axis);
 /// Return the extreme value together with its index.
 std::pair<Tile, Tile> max_and_argmax(const Arg& t, Axis axis);
 std::pair<Tile, Tile> min_and_argmin(const Arg& t, Axis axis);
-/// For a mean, divide the sum by the intended extent: the number of present elements is not known
-/// while tracing.
+/// For a mean over a known extent, divide the sum by it. `mean` (statistics.h) divides by the
+/// number of present elements, which is not known while tracing.
 
 namespace detail {
 using CombineFn = std::function<void(std::span<Tile> left, std::span<const Tile> right)>;

@@ -187,14 +187,14 @@ struct Writable<std::index_sequence<>> : View {
 
 }  // namespace detail
 
-/// A tensor that the kernel reads: `x(i, j)` is a tile, and `x()` the one element of an `In<T,
-/// 0>`. Elements of a box outside the tensor are absent: elementwise operations keep them
-/// absent, `where` and `if_` are absent where the selected side is, reductions, scans and dot
-/// products skip them, `a += x` leaves `a` unchanged, and stores drop them. A single element
-/// (all of its subscripts are scalars) and elements selected by integer tiles are always
-/// present: outside the tensor they are 0. To replace that 0 by v, write `fill_absent(x(i), v)`
-/// directly after the read of a single element, and `where(ids >= 0, x(ids), v)` for selected
-/// elements.
+/// A tensor that the kernel reads: `x(i, j)` is a tile, and `x()` the one element of `In<T, 0>`.
+/// Elements of a box outside the tensor are absent: elementwise operations keep them absent,
+/// `where` and `if_` are absent where the selected side is, reductions, scans and dot products
+/// skip them, `a += x` leaves `a` unchanged, and stores drop them. A single element (all of its
+/// subscripts are scalars) and elements selected by integer tiles are always present: outside the
+/// tensor they are 0. To replace that 0 by v, write `fill_absent(x(i), v)` directly after the read
+/// of a single element. For selected elements write `where(ids >= 0, x(ids), v)`, which keeps
+/// those whose index is not negative.
 template <Element T, int Rank>
 class In : public detail::Readable<std::make_index_sequence<Rank>> {
  public:
