@@ -1,6 +1,6 @@
 #pragma once
-// Errors of a call without a known line refer to the line that called the kernel library, or else
-// to the line that made the kernel.
+// Errors of a call without a line refer to the line that called the kernel library or, if that is
+// unknown, to the line that made the kernel.
 #include <algorithm>
 #include <vector>
 
@@ -16,8 +16,8 @@ inline Loc place_of_call(const Loc& made_at) {
   return at.known() ? at : made_at;
 }
 
-/// Rethrows the error. Its diagnostics without a line refer to `made_at`; those of other threads
-/// also refer to the call.
+/// Rethrows the error. Diagnostics without a line, or with a line of the library's own sources, get
+/// the line of the call. If the line of the call is unknown, those without a line get `made_at`.
 template <class E>
 [[noreturn]] void rethrow_at(const Loc& made_at, const E& e) {
   std::vector<Diagnostic> all = e.diagnostics();
@@ -30,7 +30,7 @@ template <class E>
   throw E(std::move(all));  // its constructor places it at the call
 }
 
-/// Calls `f`. Errors that it throws without a line refer to the line of the kernel.
+/// Calls `f`. CompileErrors and ProgramErrors are rethrown by rethrow_at().
 template <class F>
 decltype(auto) at_kernel(const Loc& made_at, const F& f) {
   try {

@@ -29,7 +29,7 @@ void add_tensor(CallKey& key, const Tensor& t, const Specialization& known, std:
   wide |= needs_wide_index(t);
 }
 
-/// `position` among the run-time arguments.
+/// Adds an argument to the key; `position` is among the run-time arguments.
 void add_argument(CallKey& key, const HostArg& a, const Specialization& known, std::size_t position,
                   bool& wide) {
   constexpr std::uint64_t kLeftOut = 0xff;  // no tensor's first word

@@ -51,7 +51,7 @@ int special_facts(const AheadClass& of) {
   return facts;
 }
 
-/// Returns the strides; those along dimensions of one element are irrelevant.
+/// Returns the strides, with 0 along dimensions of one element, where they are irrelevant.
 Dims strides_of(const Tensor& t) {
   Dims strides = t.strides();
   for (std::size_t i = 0; i < strides.size(); ++i)
