@@ -11,44 +11,44 @@
 
 namespace tegula {
 
-/// A parameter and its state. All are contiguous and of one shape.
+/// A parameter and its optimizer state. All tensors are contiguous and have the same shape.
 struct AdamWTensors {
   Tensor weight;         ///< f32 or bf16, updated
-  Tensor gradient;       ///< weight's type, or f32
+  Tensor gradient;       ///< f32 or the type of `weight`
   Tensor first_moment;   ///< f32, updated; zeros before the first step
   Tensor second_moment;  ///< f32, updated; zeros before the first step
 };
 
-/// Numbers of a step; they may change with each.
+/// Hyperparameters of one step; they may change from step to step.
 struct AdamWOptions {
   float learning_rate = 1e-3f;
   float beta1 = 0.9f, beta2 = 0.999f;
   float epsilon = 1e-8f;
   float weight_decay = 1e-2f;
-  float gradient_scale = 1;  ///< gradients are multiplied by it first
-  /// With a seed, bf16 weights are rounded stochastically, by Philox's words of seed, step, and the
-  /// element's place in the list of tensors: equal calls give equal bits, and updates smaller than
-  /// half a digit are kept in the mean without an f32 copy of the weights. Without one they are
-  /// rounded to nearest even. f32 weights are not rounded.
+  float gradient_scale = 1;  ///< gradients are multiplied by this factor first
+  /// With a seed, bf16 weights are rounded stochastically with Philox random words of the seed, the
+  /// step and the element's index in the list of tensors: equal calls give equal bits, and updates
+  /// below half an ulp are kept on average, without an f32 copy of the weights. Without a seed they
+  /// are rounded to nearest even. f32 weights are not rounded.
   std::optional<std::uint64_t> rounding_seed = std::nullopt;
 };
 
-/// AdamW (Loshchilov and Hutter 2019) on any number of tensors, in one launch a step. Memory-bound:
-/// every element is read and written once.
+/// AdamW (Loshchilov and Hutter 2019) for any number of tensors, with one launch per step.
+/// Memory-bound: each element is read and written once.
 ///
 ///     m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
 ///     w = w (1 - lr decay) - lr m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon)
 ///
-/// All in f32; bf16 weights are rounded last, as AdamWOptions::rounding_seed says. Tensors at
-/// multiples of 16 bytes are read and written by 16-byte accesses, others by single elements.
-/// Copies are the same optimizer.
+/// All arithmetic is f32; bf16 weights are rounded last, see AdamWOptions::rounding_seed. Tensors
+/// aligned to 16 bytes are read and written by 16-byte accesses, others element by element. Copies
+/// share the state.
 class AdamW {
  public:
   /// Keeps the tensors and writes a table of where they lie to their device. Throws CompileError
   /// where types, shapes or devices do not fit: weights are of one type, gradients likewise.
   explicit AdamW(std::span<const AdamWTensors> tensors, Loc at = std::source_location::current());
 
-  /// Step number `t`, from 1 on.
+  /// Performs step number `t`, counted from 1.
   void step(const Stream& stream, std::int64_t t, const AdamWOptions& options = {},
             Loc at = std::source_location::current()) const;
 

@@ -7,16 +7,16 @@
 
 namespace tegula::detail {
 
-/// The line that calls the library, while it runs on this thread: what the library refuses is said
-/// of it. If a function of the library calls another, the outermost line counts. The callable,
-/// in whose function it is made, is a range for profilers.
+/// RAII scope of a library call on this thread: errors of the library are reported at the caller's
+/// line. If one function of the library calls another, the outermost line is used. `callable`, the
+/// function that creates the scope, also becomes a profiler range.
 class CallPlace {
  public:
   explicit CallPlace(Loc at, std::source_location callable = std::source_location::current());
   ~CallPlace();
   CallPlace(const CallPlace&) = delete;
   CallPlace& operator=(const CallPlace&) = delete;
-  /// Unknown outside of a call.
+  /// Returns the line of the current call, or an unknown location outside of a call.
   static Loc current();
 
  private:
@@ -24,8 +24,8 @@ class CallPlace {
   ProfilerRange range_;
 };
 
-/// The stream that a call is given, with the line of the call: for calls that end with arguments of
-/// any number, behind which no line can stand.
+/// The stream of a call and the line of the call, for calls whose variadic arguments leave no room
+/// for a location parameter after them.
 struct StreamAt {
   const Stream& stream;
   Loc at;

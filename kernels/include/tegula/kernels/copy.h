@@ -9,24 +9,24 @@
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
 
-/// Copies of tensors, for kernels that cannot read their layout. Memory-bound: every element is
+/// Tensor copies, for kernels that cannot read a tensor's layout. Memory-bound: each element is
 /// read and written once.
 namespace tegula {
 
-/// to = from: of one shape and type, up to three dimensions, any strides (a transposed tensor gives
-/// a transposition). The two must not overlap. Throws CompileError for what does not fit.
+/// to = from. Both have one shape and type, up to three dimensions and any strides (copying a
+/// transposed view transposes). They must not overlap. Throws CompileError for invalid arguments.
 void copy(const Stream& stream, const Tensor& from, const Tensor& to,
           Loc at = std::source_location::current());
 
 struct TensorCopy {
   Tensor from, to;
 };
-/// Several copies of one type, two in a launch: the launch is most of a small copy's time.
+/// Copies several tensors of one type, two per launch: launch overhead dominates small copies.
 void copy(const Stream& stream, std::span<const TensorCopy> copies,
           Loc at = std::source_location::current());
 
-/// Whether TMA can load tiles of a tensor of two or three dimensions: one of the last two is
-/// contiguous, and all other strides and the address are multiples of 16 bytes.
+/// Returns true if TMA can load tiles of a tensor of two or three dimensions: one of the last two
+/// is contiguous, and all other strides and the address are multiples of 16 bytes.
 bool is_tma_compatible(const Tensor& tensor);
 
 /// Layout that a kernel requires of a tensor's last two dimensions.
@@ -39,20 +39,20 @@ enum class LayoutRequirement : std::uint8_t {
 /// A tensor of two or three dimensions that a kernel reads.
 struct RepackedOperand {
   const Tensor& tensor;
-  int dim = -1;  ///< -1 or -2: along which a copy is contiguous; tma_compatible keeps the other one
-                 ///< if it is
+  int dim = -1;  ///< -1 or -2: dimension along which a copy is contiguous; tma_compatible keeps the
+                 ///< other one if it already is
   LayoutRequirement requirement = LayoutRequirement::tma_compatible;
 
-  /// Whether the kernel has to read a repacked copy.
+  /// Returns true if the kernel has to read a repacked copy.
   bool needs_repack() const;
-  /// Bytes from one row (or column) of the tensor or its copy to the next.
+  /// Returns the distance in bytes between rows (or columns) of the tensor or of its copy.
   std::int64_t pitch_bytes() const;
 };
 
-/// An operand among the slots of a plan.
+/// An operand and its slot in a plan.
 struct OperandSlot {
   PlanSlot slot;
-  RepackedOperand operand;  ///< its tensor is the slot's
+  RepackedOperand operand;  ///< refers to the tensor of the slot
 };
 
 /// The operands, of one type, as a kernel can read them: those without the required layout are

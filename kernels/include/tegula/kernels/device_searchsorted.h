@@ -6,18 +6,18 @@
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
 
-/// Places of values in a sorted array.
+/// Binary search of values in a sorted array.
 namespace tegula {
 
-/// The place of a value among elements that equal it.
+/// Position of a value relative to equal elements.
 enum class SearchSide : std::uint8_t {
-  left,   ///< in front of them: the number of elements below the value
-  right,  ///< behind them: the number of elements that are not above it
+  left,   ///< before them: the number of elements less than the value
+  right,  ///< after them: the number of elements that are not greater than the value
 };
 
-/// y[i] = the place of values[i] in `sorted`, ascending: sorted [n] and values [m] of f32, i32 or
-/// i64, y i32 [m], n below 2^31. A value that is NaN stands behind all elements, and NaN at the end
-/// of `sorted` stand behind all numbers. Throws CompileError for what does not fit.
+/// y[i] = the position of values[i] in `sorted`, ascending: sorted [n] and values [m] are f32, i32
+/// or i64, y is i32 [m], n < 2^31. NaN is greater than all numbers: a NaN value is placed after all
+/// elements, and NaNs of `sorted` are at its end. Throws CompileError for invalid arguments.
 void device_searchsorted(const Stream& stream, const Tensor& sorted, const Tensor& values,
                          const Tensor& y, SearchSide side = SearchSide::left,
                          Loc at = std::source_location::current());

@@ -11,7 +11,7 @@ namespace tegula {
 
 /// y = table[ids]: y [tokens, columns] and table [rows, columns] of bf16, f16 or f32, ids i32
 /// [tokens]. An id that is no row, such as -1 for padding, gives zeros. Memory-bound. Throws
-/// CompileError for what does not fit.
+/// CompileError for invalid arguments.
 void embedding(const Stream& stream, const Tensor& table, const Tensor& ids, const Tensor& y,
                Loc at = std::source_location::current());
 

@@ -17,8 +17,8 @@ enum class GateActivation : std::uint8_t {
 };
 
 /// y = activation(gate) * up, computed in f32. All are bf16, f16 or f32 [rows, columns], with rows
-/// of any stride: gate and up may be halves of one tensor. Throws CompileError for what does not
-/// fit.
+/// of any stride: gate and up may be halves of one tensor. Throws CompileError for invalid
+/// arguments.
 void gated_activation(const Stream& stream, GateActivation activation, const Tensor& gate,
                       const Tensor& up, const Tensor& y, Loc at = std::source_location::current());
 

@@ -16,7 +16,7 @@ struct LinearCrossEntropyGradients {
 /// the type of x, holds those of n tokens at a time. x is bf16, f16 or f32 [tokens, features],
 /// weight [classes, features] of that type, labels, loss, lse and options as of cross_entropy.
 /// Gives the gradients too if they are defined: the logits of some tokens become their gradients in
-/// place, so that nothing is computed twice. Throws CompileError for what does not fit.
+/// place, so that nothing is computed twice. Throws CompileError for invalid arguments.
 void linear_cross_entropy(const Stream& stream, const Tensor& x, const Tensor& weight,
                           const Tensor& labels, const Tensor& logits, const Tensor& loss,
                           const Tensor& lse, const LinearCrossEntropyGradients& gradients = {},

@@ -12,8 +12,8 @@ namespace tegula {
 /// error at most 1e-3: exponentials below the maxima of A's rows and B's columns are multiplied by
 /// tensor cores as f16, and tiles whose sums are too small for that are computed again, term by
 /// term in f32, which takes as long as k exponentials an element. -inf is a probability of 0, also
-/// for whole rows; inf and NaN are as in the formula. Without k, -inf. Throws CompileError for what
-/// does not fit.
+/// for whole rows; inf and NaN are as in the formula. Without k, -inf. Throws CompileError for invalid
+/// arguments.
 void log_matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
                 Loc at = std::source_location::current());
 

@@ -20,7 +20,7 @@ struct NormExtras {
 
 /// y = x / sqrt(mean(x^2) + epsilon) * weight of each row (Zhang and Sennrich 2019), computed in
 /// f32. x and y are bf16, f16 or f32 [rows, columns], weight [columns] of the same type or left
-/// out. Throws CompileError for what does not fit.
+/// out. Throws CompileError for invalid arguments.
 void rms_norm(const Stream& stream, const Tensor& x, const Tensor& weight, const Tensor& y,
               float epsilon = 1e-6f, const NormExtras& extras = {},
               Loc at = std::source_location::current());

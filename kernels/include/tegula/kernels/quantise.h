@@ -27,7 +27,7 @@ struct QuantiseOptions {
 /// q's type (448 of f8e4m3, 57344 of f8e5m2), 1 of a block of zeros, else 2^-126 or more: x is
 /// about q * scale. x is bf16, f16 or f32 [rows, columns], q f8e4m3 or f8e5m2 of that shape, scales
 /// f32. NaN stays NaN and does not count for the scale; beside an infinity numbers become 0. Throws
-/// CompileError for what does not fit.
+/// CompileError for invalid arguments.
 void quantise_fp8(const Stream& stream, const Tensor& x, const Tensor& q, const Tensor& scales,
                   const QuantiseOptions& options = {}, Loc at = std::source_location::current());
 

@@ -10,7 +10,7 @@
 namespace tegula {
 
 /// y = softmax of each row of x, computed in f32; bf16, f16 or f32 [rows, columns]. A row without a
-/// number above -inf, or with inf or NaN, is NaN. Throws CompileError for what does not fit.
+/// number above -inf, or with inf or NaN, is NaN. Throws CompileError for invalid arguments.
 void softmax(const Stream& stream, const Tensor& x, const Tensor& y,
              Loc at = std::source_location::current());
 
