@@ -44,8 +44,8 @@ struct AdamWOptions {
 /// share the state.
 class AdamW {
  public:
-  /// Keeps the tensors and writes a table of where they lie to their device. Throws CompileError
-  /// where types, shapes or devices do not fit: weights are of one type, gradients likewise.
+  /// Keeps the tensors and copies a table of their addresses to the device. Throws CompileError if
+  /// types, shapes or devices differ: all weights have one type, and so do all gradients.
   explicit AdamW(std::span<const AdamWTensors> tensors, Loc at = std::source_location::current());
 
   /// Performs step number `t`, counted from 1.

@@ -55,9 +55,9 @@ struct OperandSlot {
   RepackedOperand operand;  ///< refers to the tensor of the slot
 };
 
-/// The operands, of one type, as a kernel can read them: those without the required layout are
-/// repacked by launches of the plan, into scratch memory with rows padded to 128 bytes. The kernels
-/// that repack let the next one start before they end.
+/// Returns slots of the operands, of one type, in layouts that a kernel can read: operands without
+/// the required layout are repacked by launches of the plan, into scratch memory with rows padded
+/// to 128 bytes. The repacking kernels let the next kernel start before they end.
 std::vector<PlanSlot> repack(PlanBuilder& plan, const std::vector<OperandSlot>& operands);
 
 }  // namespace tegula

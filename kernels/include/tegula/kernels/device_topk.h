@@ -9,7 +9,7 @@
 /// Top-k of rows of any length.
 namespace tegula {
 
-/// Returns the first k elements of each sorted row of x and their indices: x is bf16, f16, f32 or
+/// Stores the first k elements of each sorted row of x and their indices: x is bf16, f16, f32 or
 /// i32 [rows, n], values [rows, k] has the type of x, indices are i32 [rows, k]; best first; 1 <= k
 /// <= n, k <= 4096, n < 2^31. Ties are resolved by the smaller index, and NaN follows all numbers;
 /// -0 equals +0, and either may be returned as the other. Several rows of up to 1024 elements share

@@ -12,8 +12,8 @@
 #include "tegula/kernels/matmul_kernels.h"
 #include "tegula/trailing_params.h"
 
-/// GEMMs whose epilogue is a lambda: DSL code on the accumulator tile, before it is stored. Other
-/// inputs of the lambda are its trailing parameters, and arguments of every call:
+/// GEMMs with a lambda as epilogue: DSL code on the accumulator tile before it is stored. Further
+/// inputs of the lambda are its trailing parameters, and arguments of each call:
 ///
 ///     auto dense = fused_matmul<bf16, bf16>(
 ///         [](Tile acc, Index m, Index n, In<bf16, 1> bias, In<bf16, 2> residual) {
@@ -21,49 +21,49 @@
 ///         });
 ///     dense(stream, A, B, C, bias, residual);
 ///
-/// Two GEMMs on one A with a common epilogue: `gated_matmul`.
+/// For two GEMMs that share A and have a common epilogue, use `gated_matmul`.
 namespace tegula {
 namespace detail {
 
-/// Arguments of a GEMM's kernels in a plan whose first launches repack operands. The call's
-/// arguments are A, one B for each of the `products`, C, and the epilogue's other inputs. Chooses
-/// the configuration if none is given. Throws CompileError unless shapes fit.
+/// Kernel arguments of a GEMM in a plan, whose first launches repack operands. The call's arguments
+/// are A, one B for each of the `products`, C, and the further inputs of the epilogue. Chooses a
+/// configuration if none is given. Throws CompileError for shapes that do not match.
 struct MatmulSteps {
   MatmulSteps(PlanBuilder& plan, const MatmulConfig* given, const MatmulOptions& options,
               DType acc_type, std::size_t products);
   MatmulConfig config;
-  SplitK split;  ///< the configuration's, as far as the call carries it out
+  SplitK split;  ///< split-K of the configuration, as far as the call supports it
   bool is_batched;
   MatmulTraits variant;
   std::vector<PlanSlot> operands;  ///< A and each B
   PlanSlot workspace, counters;    ///< for partial accumulators
 };
 
-/// Key of a plan of a GEMM, besides its arguments.
+/// Returns the plan-cache key of a GEMM, apart from its arguments.
 PlanOptions matmul_key(const MatmulOptions& options, const MatmulConfig* given);
 
-/// Throws CompileError unless shapes fit.
+/// Throws CompileError for shapes that do not match.
 void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C);
 MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
                              const MatmulOptions& options, int epilogue_matrices = 0);
 
-/// How a GEMM reads a tensor whose dimension k is `k_dim`, -1 of A, -2 of B: operands that TMA or
-/// the tensor cores cannot read are repacked first, unless a direct path reads 16 bits as stored.
+/// Returns how a GEMM reads a tensor whose dimension k is `k_dim` (-1 for A, -2 for B). Operands
+/// that TMA or tensor cores cannot read are repacked, except 16-bit ones that take a direct path.
 RepackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options,
                                OperandPath path = OperandPath::tma);
 
 }  // namespace detail
 
-/// C = epilogue(A B): A [m, k] and B [k, n] of T, C [m, n] of O (see `matmul` for supported types;
-/// all with a batch dimension in front, if A has one), any strides. `Fn` is a lambda (Tile acc,
-/// Index m, Index n, trailing..) or, with the batch entry (0 of matrices), (Tile acc, Index b,
-/// Index m, Index n, trailing..), types written out: `acc` is the accumulator at rows m and columns
-/// n, and the result is rounded to O. Copies share compiled kernels. Calls throw CompileError for
-/// shapes that do not fit.
+/// C = epilogue(A B): A [m, k] and B [k, n] of type T, C [m, n] of type O (see `matmul` for
+/// supported types), any strides, optionally with a leading batch dimension. `Fn` is a lambda (Tile
+/// acc, Index m, Index n, trailing..) or, with the batch index (0 for matrices), (Tile acc, Index
+/// b, Index m, Index n, trailing..), with explicit parameter types: `acc` is the accumulator of
+/// rows m and columns n; the result is rounded to O. Copies share compiled kernels. Calls throw
+/// CompileError for shapes that do not match.
 ///
 /// If the lambda takes two accumulators, (Tile gate, Tile up, ..), C = epilogue(A G, A U) and the
-/// arguments are A, G, U, C: one pass over A. A configuration's bn is then the width of each half,
-/// and its `split`, `parts` and `swap_ab` are ignored.
+/// arguments are A, G, U, C; A is read once. The bn of a configuration is then the width of each
+/// half, and its `split`, `parts` and `swap_ab` are ignored.
 template <class T, class O, class Fn>
 class FusedMatmul {
   static constexpr std::size_t kProducts = detail::Products<Fn>::size();
@@ -75,12 +75,12 @@ class FusedMatmul {
   explicit FusedMatmul(Fn epilogue, MatmulOptions options = {})
       : kernels_(new Kernels(std::move(epilogue))), options_(options) {}
 
-  /// A, each B, C and what the lambda takes.
+  /// Arguments: A, each B, C and the further inputs of the lambda.
   template <class... Args>
   void operator()(const detail::StreamAt& stream, const Args&... args) const {
     call(nullptr, stream, args...);
   }
-  /// The same with a configuration given.
+  /// The same with a given configuration.
   template <class... Args>
   void run(const MatmulConfig& config, const detail::StreamAt& stream, const Args&... args) const {
     call(&config, stream, args...);
@@ -112,7 +112,7 @@ class FusedMatmul {
     }
     s.is_batched ? launch_whole(k.batched) : launch_whole(k.data_parallel);
   }
-  /// Report on the kernel of this configuration: plan, remarks.
+  /// Returns a report on the kernel of this configuration: plan, remarks.
   std::string explain(const MatmulConfig& config, Loc at = std::source_location::current()) const {
     const detail::CallPlace here(at);
     const auto matches = [&](const MatmulConfig& c) { return c == config; };
@@ -125,7 +125,7 @@ class FusedMatmul {
     }
     return k.data_parallel.explain(matches);
   }
-  /// Report on the kernels of a gated product that are compiled for matrices.
+  /// Returns a report on the compiled kernels of a gated GEMM for matrices.
   std::string explain(Loc at = std::source_location::current()) const
     requires(kProducts == 2)
   {
@@ -170,7 +170,7 @@ FusedMatmul<T, O, Fn> fused_matmul(Fn epilogue, MatmulOptions options = {}) {
   return FusedMatmul<T, O, Fn>(std::move(epilogue), options);
 }
 
-/// C = epilogue(A G, A U), the two halves of a gated unit (SwiGLU; Shazeer 2020).
+/// C = epilogue(A G, A U), the two halves of a gated linear unit (SwiGLU; Shazeer 2020).
 template <class T, class O, class Fn>
 using FusedGatedMatmul = FusedMatmul<T, O, Fn>;
 template <class T, class O, class Fn>

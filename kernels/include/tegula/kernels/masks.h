@@ -10,26 +10,26 @@
 #include "tegula/value.h"
 #include "tegula/view.h"
 
-/// Masks of attention as functions to be composed: `and_(causal(), document(ids))`. Each is an
-/// ordinary mask lambda; which blocks it leaves empty or full is derived from what it computes.
-/// Tables are i32 [entries]; others throw CompileError.
+/// Composable attention masks: `and_(causal(), document(ids))`. Each is an ordinary mask lambda;
+/// empty and full blocks are derived from its trace. Tables are i32 [entries]; tensors of other
+/// types or ranks throw CompileError.
 namespace tegula {
 
-/// A number in a mask. An int is compiled in; a Scalar is read at every launch, so that it changes
-/// without compiling. Functions below throw CompileError for an int with which they mean nothing,
-/// such as a chunk of no positions, at the line that gives it.
+/// A number in a mask. An int is a compile-time constant; a Scalar is read at every launch and may
+/// change without recompilation. The functions below throw CompileError for a meaningless int, such
+/// as a chunk of 0 positions, at the line that passes it.
 class MaskScalar {
  public:
   MaskScalar(int constant, std::source_location at = std::source_location::current())
       : constant_(constant), at_(at) {}
   MaskScalar(Scalar<i32> at_launch) : scalar_(std::move(at_launch)), is_scalar_(true) {}
-  /// The traced value, inside a mask.
+  /// Returns the traced value, inside a mask.
   Tile value() const { return is_scalar_ ? scalar_.value() : Tile(constant_); }
-  /// The number that is compiled in; none of a Scalar.
+  /// Returns the compile-time constant, or nothing for a Scalar.
   std::optional<int> constant() const {
     return is_scalar_ ? std::nullopt : std::optional(constant_);
   }
-  /// The line that gives the constant.
+  /// Returns the line that passes the constant.
   const Loc& loc() const { return at_; }
 
  private:
@@ -39,51 +39,51 @@ class MaskScalar {
   Loc at_;
 };
 
-/// Extents of an image, or of what is counted in it, as tiles and windows are.
+/// Extents of an image, in pixels or in other units such as tiles and windows.
 struct ImageSize {
   MaskScalar width, height;
 };
-/// The same of a video.
+/// Extents of a video, in the same units.
 struct VideoSize {
   MaskScalar width, height, frames;
 };
 
-/// Pairs that an AttnSlice keeps.
+/// Pairs of an AttnSlice that the mask keeps.
 enum class SliceMaskType : std::uint8_t {
-  full,            ///< all
+  full,            ///< all pairs
   causal,          ///< q - q_end >= kv - kv_end: the last query attends to all keys
   inverse_causal,  ///< q - q_begin <= kv - kv_begin: the first query attends to all keys
-  bi_causal,       ///< both of them
+  bi_causal,       ///< both conditions
 };
-/// Queries [q_begin, q_end) against keys [kv_begin, kv_end).
+/// A slice: queries [q_begin, q_end) and keys [kv_begin, kv_end).
 struct AttnSlice {
   MaskScalar q_begin, q_end, kv_begin, kv_end;
   SliceMaskType kind = SliceMaskType::full;
 };
 
-/// Keys [begins[q], ends[q]) for each query q: two i32 tables with an entry for each query. None
-/// where an end is not above its begin.
+/// Keys [begins[q], ends[q]) for each query q: two i32 tables with one entry per query. The
+/// interval is empty if its end does not exceed its begin.
 struct RowInterval {
   Tensor begins, ends;
 };
 
 namespace masks {
 
-/// Both masks let the pair through.
+/// Keeps pairs that both masks keep.
 Mask and_(Mask a, Mask b);
-/// One of the masks lets the pair through.
+/// Keeps pairs that at least one mask keeps.
 Mask or_(Mask a, Mask b);
-/// The mask does not let the pair through.
+/// Keeps pairs that the mask excludes.
 Mask not_(Mask a);
 
-/// Every query attends to every key.
+/// Keeps all pairs.
 Mask full();
 
 /// q >= kv: no query attends to later keys.
 Mask causal();
 
-/// Causal where the last query stands at the last key: q + seqlen_kv - seqlen_q >= kv. For chunks
-/// of a prefill and for decoding with a cache.
+/// Causal mask whose last query is aligned with the last key: q + seqlen_kv - seqlen_q >= kv. For
+/// chunks of a prefill and for decoding with a cache.
 Mask causal_bottom_right(MaskScalar seqlen_q, MaskScalar seqlen_kv);
 
 /// Causal, and at most `window` positions back: 0 <= q - kv <= window (Beltagy et al. 2020;
@@ -99,103 +99,103 @@ Mask chunked(MaskScalar size);
 /// |q - kv| <= window in steps of `dilation` (Longformer's dilated window).
 Mask dilated_window(MaskScalar window, MaskScalar dilation);
 
-/// Sliding window that always keeps the first `sinks` keys (Xiao et al. 2023, StreamingLLM).
+/// Sliding window plus the first `sinks` keys (Xiao et al. 2023, StreamingLLM).
 Mask sink_window(MaskScalar sinks, MaskScalar window);
 
 /// All queries attend to the first `prefix` keys, and causally to the rest (prefix language
 /// models).
 Mask prefix_lm(MaskScalar prefix);
 
-/// Causal from block to block, full within a block (autoregressive video).
+/// Causal between blocks, full within a block (autoregressive video).
 Mask block_causal(MaskScalar block);
 
-/// The same mask for each group of `length` positions, nothing between groups. Runs a batch as one
-/// long sequence.
+/// Applies `inner` within each group of `length` positions; no pairs between groups. Runs a batch
+/// as one long sequence.
 Mask batchify(MaskScalar length, Mask inner);
 
-/// Block diffusion over a noised copy of `length` positions followed by the clean one (Arriola et
-/// al. 2025): noised blocks attend to themselves and to earlier clean blocks, clean ones are causal
-/// by block.
+/// Block diffusion over a noised copy of `length` positions followed by the clean copy (Arriola et
+/// al. 2025): noised blocks attend to themselves and to earlier clean blocks, clean blocks attend
+/// block-causally to clean blocks.
 Mask block_diffusion(MaskScalar length, MaskScalar block);
 
 /// Speculative blocks after a prompt: all queries attend to the first `prefix` keys; query block i
-/// attends to key block i after the prefix, causally within it.
+/// attends causally to key block i after the prefix.
 Mask speculative_blocks(MaskScalar prefix, MaskScalar block);
 
-/// The union of slices (MagiAttention, github.com/SandAI-org/MagiAttention): q_begin <= q < q_end,
-/// kv_begin <= kv < kv_end and what the slice's kind asks. Slices may overlap; no slice, no pair.
+/// Union of slices (MagiAttention, github.com/SandAI-org/MagiAttention): q_begin <= q < q_end,
+/// kv_begin <= kv < kv_end and the kind's condition. Slices may overlap; none keep no pair.
 Mask slices(std::vector<AttnSlice> of);
 
-/// The mask of ring attention with balanced shards (Liu et al. 2023, arXiv:2310.01889, in zig-zag
-/// order): a sequence is divided into 2 * `ranks` chunks of `chunk` positions, and rank r holds the
-/// chunks r and 2 * ranks - 1 - r, consecutively. inner(position of q on rank `q_rank`, position of
-/// kv on rank `kv_rank`), where the position of i on rank r is i + r * chunk for i < chunk, else i
-/// + (2 * ranks - 2 - r) * chunk. Ranks that are Scalars serve all steps of the ring with one
-/// kernel.
+/// Mask of ring attention with balanced shards (Liu et al. 2023, arXiv:2310.01889, zig-zag
+/// order): a sequence is divided into 2 * `ranks` chunks of `chunk` positions; rank r stores
+/// chunks r and 2 * ranks - 1 - r, consecutively. inner(position of q on rank `q_rank`, position
+/// of kv on rank `kv_rank`), where i on rank r has the position i + r * chunk for i < chunk, else
+/// i + (2 * ranks - 2 - r) * chunk. If the ranks are Scalars, one kernel serves all steps of the
+/// ring.
 Mask zigzag(MaskScalar q_rank, MaskScalar kv_rank, MaskScalar ranks, MaskScalar chunk, Mask inner);
 
-/// Video in frames after a prompt, frame by frame: q < prompt, or kv < sinks, or |q - kv| < width
-/// (Xi et al. 2025, arXiv:2502.01776, Sparse VideoGen's spatial heads). `sinks` are the keys that
-/// all see: the prompt, or the prompt and the first frame. `width` counts tokens: that of some
-/// frames, which the paper rounds down to whole blocks of its kernel. Its temporal heads are
+/// Frames of a video after a prompt, in frame order: q < prompt, or kv < sinks, or |q - kv| < width
+/// (Xi et al. 2025, arXiv:2502.01776, Sparse VideoGen's spatial heads). All queries attend to the
+/// `sinks` keys: the prompt, or the prompt and the first frame. `width` is in tokens: a number of
+/// frames, which the paper rounds down to whole blocks of its kernel. For temporal heads see
 /// `svg_temporal_head`.
 Mask svg_spatial_head(MaskScalar prompt, MaskScalar sinks, MaskScalar width);
 
-/// Neighbourhood attention on an image of `width` x `height` in row-major order: each pixel sees
-/// the `size` x `size` window around it, moved inwards at the border (Hassani et al. 2023).
+/// Neighbourhood attention on a `width` x `height` image in row-major order: each pixel attends to
+/// the `size` x `size` window around it, shifted inwards at the border (Hassani et al. 2023).
 Mask neighbourhood(MaskScalar width, MaskScalar height, MaskScalar size);
 
-/// `neighbourhood` where the pixels of a tile follow each other, and tiles are in row-major order:
-/// pixel i is in tile i / (tile.width * tile.height), at i % (tile.width * tile.height) in it. So a
-/// block of the kernel is a few tiles, and most blocks are empty or full (attention-gym's tiled
-/// NATTEN). The image is a multiple of the tile in both directions.
+/// `neighbourhood` for an image stored tile by tile, with tiles in row-major order: pixel i is in
+/// tile i / (tile.width * tile.height), at i % (tile.width * tile.height) in it. Each kernel block
+/// then covers a few tiles, and most blocks are empty or full (attention-gym's tiled NATTEN). The
+/// image extents are multiples of the tile extents.
 Mask tiled_neighbourhood(ImageSize image, ImageSize tile, MaskScalar size);
 
 /// `neighbourhood` on a square image of `side` x `side` pixels in Morton order: the bits of column
-/// and row alternate in a pixel's position, the column's lowest first, so that every aligned block
-/// of 4^k positions is a square. Throws CompileError unless `side` is a power of two up to 2^15.
+/// and row are interleaved in a pixel's position, lowest column bit first, so each aligned block of
+/// 4^k positions is a square. Throws CompileError unless `side` is a power of two up to 2^15.
 Mask morton_neighbourhood(int side, MaskScalar size, Loc at = std::source_location::current());
 
-/// Sliding tile attention (Zhang et al. 2025, arXiv:2502.04507) on an image in tiles, laid out as
-/// in tiled_neighbourhood, followed by `text` positions. A pixel attends to all pixels of the tiles
-/// in a window of window.width x window.height tiles around its own tile, and to the text; text
-/// attends to all. For a window of n tiles in a direction, centre c is the tile's coordinate
-/// clamped to [n / 2, tiles - 1 - (n - 1) / 2] and tiles c - n / 2 .. c + (n - 1) / 2 are in it.
-/// The image is a multiple of the tile. Positions beyond the text neither attend nor are attended
-/// to.
+/// Sliding tile attention (Zhang et al. 2025, arXiv:2502.04507) on an image stored tile by tile as
+/// in tiled_neighbourhood, followed by `text` positions. A pixel attends to the text, and to the
+/// pixels of the window.width x window.height tiles around its own tile; text attends to all
+/// positions. In each direction, a window of n tiles contains tiles c - n / 2 .. c + (n - 1) / 2,
+/// where the centre c is the tile's coordinate clamped to [n / 2, tiles - 1 - (n - 1) / 2]. The
+/// image extents are multiples of the tile extents. Positions after the text do not attend and are
+/// not attended to.
 Mask sliding_tiles(ImageSize image, ImageSize tile, ImageSize window, MaskScalar text);
-/// The same in a video: tiles of tile.width x tile.height x tile.frames, the tiles of a row first,
-/// then rows, then frames.
+/// The same for a video: tiles of tile.width x tile.height x tile.frames, ordered by column, then
+/// row, then frame (fastest first).
 Mask sliding_tiles(VideoSize video, VideoSize tile, VideoSize window, MaskScalar text);
 
-/// Pairs of one document: ids[q] == ids[kv], where `ids` (i32) has an entry for each position.
-/// Ascending ids make every document one interval.
+/// Pairs within one document: ids[q] == ids[kv], where `ids` (i32) has one entry per position. With
+/// ascending ids each document is one interval.
 Mask document(Tensor ids, Loc at = std::source_location::current());
 
-/// Packed causal documents: kv from the start of q's document up to q. `ids` (i32) numbers the
-/// document of each position, `starts` (i32) its first position.
+/// Packed causal documents: keys from the start of the query's document up to the query. `ids`
+/// (i32) has the document of each position, `starts` (i32) the first position of each document.
 Mask packed_causal(Tensor ids, Tensor starts, Loc at = std::source_location::current());
 
-/// Another mask within each of packed documents, on positions that count from the document's start:
+/// Applies `inner` within each packed document, on positions relative to the document's start:
 /// ids[q] == ids[kv] and inner(q - starts[ids[q]], kv - starts[ids[kv]]). `ids` and `starts` as in
 /// packed_causal.
 Mask within_documents(Tensor ids, Tensor starts, Mask inner,
                       Loc at = std::source_location::current());
 
 /// A prefix of `length` positions that all documents share, followed by packed causal documents
-/// (Juravsky et al. 2024, Hydragen); the prefix is itself causal. `ids` and `starts` as in
-/// packed_causal, the prefix being a document.
+/// (Juravsky et al. 2024, Hydragen); the prefix itself is causal. `ids` and `starts` as in
+/// packed_causal, with the prefix as one of the documents.
 Mask shared_prefix(MaskScalar length, Tensor ids, Tensor starts,
                    Loc at = std::source_location::current());
 
 /// Keys below the length of their batch entry: kv < lengths[b] (i32).
 Mask key_padding(Tensor lengths, Loc at = std::source_location::current());
 
-/// Keys from the first real one of their batch entry on: kv >= padding[b] (i32).
+/// Keys from the first unpadded one of their batch entry on: kv >= padding[b] (i32).
 Mask left_padding(Tensor padding, Loc at = std::source_location::current());
 
-/// |q - kv| <= window, and positions marked in `is_global` (i32, not 0) attend to and are attended
-/// to by all (Longformer).
+/// |q - kv| <= window; positions marked in `is_global` (i32, nonzero) attend to all positions and
+/// are attended to by all (Longformer).
 Mask global_window(MaskScalar window, Tensor is_global, Loc at = std::source_location::current());
 
 /// Text and images in one sequence: causal, and full within an image (Zhou et al. 2024,
@@ -203,52 +203,52 @@ Mask global_window(MaskScalar window, Tensor is_global, Loc at = std::source_loc
 /// position: the first position after its image; for text at i, which is a span of its own, i + 1.
 Mask transfusion(Tensor span_ends, Loc at = std::source_location::current());
 
-/// Cross attention of text to images, each of which is `image_tokens` keys: query q attends to the
-/// keys of image images[q] only, images[q] == kv / image_tokens. `images` (i32) has an entry for
-/// each query: the latest image before it, or -1 for none (Alayrac et al. 2022, arXiv:2204.14198,
+/// Cross attention from text to images of `image_tokens` keys each: query q attends to the keys
+/// of image images[q] only, images[q] == kv / image_tokens. `images` (i32) has one entry per
+/// query: the latest image before it, or -1 for none (Alayrac et al. 2022, arXiv:2204.14198,
 /// Flamingo).
 Mask latest_image(Tensor images, MaskScalar image_tokens, Loc at = std::source_location::current());
 
-/// Cross attention of text to images by what text an image is shown to: starts[i] <= q < ends[i]
-/// where i = kv / image_tokens. `starts` and `ends` (i32) have an entry for each image; several
-/// images may be shown to one text (attention-gym's Flamingo mask).
+/// Cross attention from text to images, by the range of queries that attend to an image: starts[i]
+/// <= q < ends[i] where i = kv / image_tokens. `starts` and `ends` (i32) have one entry per image;
+/// ranges of images may overlap (attention-gym's Flamingo mask).
 Mask shown_images(Tensor starts, Tensor ends, MaskScalar image_tokens,
                   Loc at = std::source_location::current());
 
-/// Keys of given intervals for each query: begins[q] <= kv < ends[q] for some of `intervals`. The
-/// general mask function of HSTU (Zhai et al. 2024, arXiv:2402.17152) and of MagiAttention.
+/// Union of key intervals per query: begins[q] <= kv < ends[q] for any of `intervals`. This is the
+/// general mask of HSTU (Zhai et al. 2024, arXiv:2402.17152) and of MagiAttention.
 Mask row_intervals(std::vector<RowInterval> intervals, Loc at = std::source_location::current());
 
-/// Rows that each key is hidden from, as two intervals of a column (Wang et al. 2024,
-/// arXiv:2410.01359, FlashMask): neither lower_starts[kv] <= q < lower_ends[kv] nor
-/// upper_starts[kv] <= q < upper_ends[kv]. Four i32 tables with an entry for each key; an empty
-/// interval hides nothing. Causal forms are and_(causal(), ...).
+/// Two intervals of masked queries for each key (Wang et al. 2024, arXiv:2410.01359, FlashMask):
+/// neither lower_starts[kv] <= q < lower_ends[kv] nor upper_starts[kv] <= q < upper_ends[kv]. Four
+/// i32 tables with one entry per key; an empty interval masks nothing. Causal variants are
+/// and_(causal(), ...).
 Mask flash_mask(Tensor lower_starts, Tensor lower_ends, Tensor upper_starts, Tensor upper_ends,
                 Loc at = std::source_location::current());
 
-/// A table for `tree` of trees of up to `nodes` nodes, one for each batch entry or one for all:
-/// parents[t][i] is the parent of node i of tree t, a node before it, or -1 for a root. Bit j % 32
-/// of entry (t * nodes + i) * ceil(nodes / 32) + j / 32 (i32) is set where j is i or an ancestor of
-/// it. Throws CompileError for a parent that is not before its node, for a tree of more than
-/// `nodes`, and unless `nodes` is 1 to 1024.
+/// Returns the table that `tree` reads, for trees of up to `nodes` nodes, one per batch entry or
+/// one for all: parents[t][i] is the parent of node i of tree t, a smaller index, or -1 for a root.
+/// Bit j % 32 of entry (t * nodes + i) * ceil(nodes / 32) + j / 32 (i32) is set if j is i or an
+/// ancestor of i. Throws CompileError for a parent that does not precede its node, for a tree of
+/// more than `nodes` nodes, and unless 1 <= nodes <= 1024.
 Tensor ancestor_bits(const std::vector<std::vector<int>>& parents, int nodes,
                      Device device = Device::best(), Loc at = std::source_location::current());
 
 /// Speculative decoding of several continuations at once (Miao et al. 2023, arXiv:2305.09781; Cai
 /// et al. 2024, arXiv:2401.10774, Medusa; Li et al. 2024, arXiv:2401.15077, EAGLE): positions from
 /// `prefix` on are the nodes of a tree. A node attends to the prefix, itself and its ancestors: kv
-/// < prefix, or kv - prefix is a bit of node q - prefix in `ancestors`, which ancestor_bits makes
-/// for `nodes` nodes. For queries that are nodes only, AttentionSpec::align_bottom_right gives them
+/// < prefix, or bit kv - prefix of node q - prefix is set in `ancestors`, which ancestor_bits
+/// builds for `nodes` nodes. If all queries are nodes, AttentionSpec::align_bottom_right gives them
 /// their positions. Earlier queries attend to the prefix; and_(causal(), tree(...)) is the mask of
-/// a prefill. Throws CompileError for a table that holds no tree of `nodes` nodes.
+/// a prefill. Throws CompileError if the table does not contain trees of `nodes` nodes.
 Mask tree(MaskScalar prefix, Tensor ancestors, int nodes, Loc at = std::source_location::current());
 
-/// The mask of shifted positions: inner(q + q_offset, kv + kv_offset). For the shards of ring
-/// attention and for chunked prefills.
+/// Applies `inner` to shifted positions: inner(q + q_offset, kv + kv_offset). For the shards of
+/// ring attention and for chunked prefills.
 Mask shifted(MaskScalar q_offset, MaskScalar kv_offset, Mask inner);
 
-/// Video in frames of `frame` tokens after a prompt: a token sees the prompt, and tokens less than
-/// `width` from its own place in any frame (Xi et al. 2025, Sparse VideoGen's temporal heads).
+/// Video in frames of `frame` tokens after a prompt: a token attends to the prompt, and to tokens
+/// of any frame whose position in it is less than `width` away (Xi et al. 2025, temporal heads).
 Mask svg_temporal_head(MaskScalar prompt, MaskScalar frame, MaskScalar width);
 
 }  // namespace masks

@@ -15,27 +15,27 @@
 #include "tegula/trailing_params.h"
 #include "tegula/view.h"
 
-/// GEMM kernels around an epilogue: data-parallel, batched, split-K in three ways.
+/// GEMM kernels with an epilogue: data-parallel, batched, and three kinds of split-K.
 namespace tegula::detail {
 
 /// Compile-time variant of a GEMM kernel.
 struct MatmulTraits : MatmulConfig {
   MatmulOptions options;
-  /// CTAs of a cluster that divides k.
+  /// CTAs of a cluster that splits k.
   int programs = 1;
-  /// The previous kernel on the stream repacks its operands, and may not have ended.
+  /// The previous kernel on the stream repacks operands and may still be running.
   bool after_repack = false;
 
-  /// Before anything is read or written, results that an earlier kernel may still read among it.
+  /// Call this before any access to memory, as earlier kernels may still read the results' memory.
   void wait_for_repack() const {
     if (after_repack) grid_dependency_wait();
   }
-  /// The accumulator with A's rows along its rows.
+  /// Returns the accumulator with its rows along A's rows.
   Tile undo_swap_ab(const Tile& acc) const { return swap_ab ? acc.T() : acc; }
   friend auto operator<=>(const MatmulTraits&, const MatmulTraits&) = default;
 };
 
-/// acc + a b of operands of T.
+/// Returns acc + a b for operands of type T.
 template <class T>
 Tile mma_accumulate(const MatmulOptions& options, const Arg& a, const Arg& b, const Tile& acc) {
   const Precision precision = options.tf32 ? Precision::tf32 : Precision::ieee;
@@ -44,8 +44,8 @@ Tile mma_accumulate(const MatmulOptions& options, const Arg& a, const Arg& b, co
                                          : dot(a, b, acc, precision);
 }
 
-/// As the result type of a GEMM: C += epilogue(A B) for a C of O, by one atomic addition to each
-/// element.
+/// Result type of a GEMM that accumulates into C: C += epilogue(A B) for a C of type O, with one
+/// atomic addition per element.
 template <class O>
 struct AddedTo {};
 
@@ -65,15 +65,15 @@ void store_result(const Arg& value, const InOut<O, Rank>& C, const At&... at) {
   atomic_add(C(at...), value);
 }
 
-/// An index for each accumulator that an epilogue takes, which are products of one A.
+/// One index per accumulator parameter of an epilogue; all accumulators are GEMMs with the same A.
 template <class Fn>
 using Products = std::make_index_sequence<run_end<Tile>(&Fn::operator(), 0)>;
 
 template <class P, std::size_t>
 using Repeated = P;
 
-/// Mainloop of A's rows `m` and the columns `n` of each B over some k-iterations. The accumulators
-/// have the shape of the tensor cores' tiles: with swap A/B, A's rows are their columns.
+/// Mainloop over some k-iterations of A's rows `m` and columns `n` of each B. Accumulators have the
+/// shape of the MMA's tiles: with swap A/B, A's rows are their columns.
 template <class T, class ViewA, class... ViewB>
 std::array<Tile, sizeof...(ViewB)> mainloop(const MatmulTraits& v, const Index& m, const Index& n,
                                             const LoopRange& some, const ViewA& A,
@@ -96,8 +96,8 @@ std::array<Tile, sizeof...(ViewB)> mainloop(const MatmulTraits& v, const Index& 
   return sums;
 }
 
-/// C = epilogue(A B), or epilogue(A B.., one for each `I`). The programs of a cluster take a slice
-/// of k each, then one of the tile.
+/// C = epilogue(A B), or epilogue(A B.., one for each `I`). Each CTA of a cluster computes a slice
+/// of k, then the epilogue of a slice of the tile.
 template <class Indices, class T, class O, class Fn, class... Extra>
 struct DataParallelMatmuls;
 template <std::size_t... I, class T, class O, class Fn, class... Extra>
@@ -144,7 +144,7 @@ struct BatchedMatmuls<std::index_sequence<I...>, T, O, Fn, Extra...> {
 template <class T, class O, class Fn, class... Extra>
 using BatchedMatmul = BatchedMatmuls<Products<Fn>, T, O, Fn, Extra...>;
 
-/// P[s] = the partial accumulator of A B over the k-iterations from s * ceil(steps / parts) on.
+/// P[s] = partial accumulator of A B over slice s of k, of ceil(steps / parts) k-iterations.
 template <class T>
 struct SplitKMatmul {
   MatmulTraits config{};
@@ -173,7 +173,7 @@ struct SplitKReduction {
   }
 };
 
-/// C[b] = epilogue(A[b] B[b]) by stream-K: k-iterations, one at least, are divided evenly.
+/// C[b] = epilogue(A[b] B[b]) by stream-K: k-iterations (at least one) are divided evenly.
 template <class T, class O, class Fn, class... Extra>
 struct StreamKMatmul {
   Fn epilogue;

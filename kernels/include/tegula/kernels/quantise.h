@@ -6,8 +6,8 @@
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
 
-/// Quantisation to 8-bit floats. Memory-bound: every element is read and written once, of rows of
-/// more than 32768 columns that share a scale read twice.
+/// Quantisation to 8-bit floats. Memory-bound: each element is read and written once, except that
+/// rows of more than 32768 columns that share a scale are read twice.
 namespace tegula {
 
 /// Elements that share a scale.
@@ -19,15 +19,15 @@ enum class ScaleBlock : std::uint8_t {
 
 struct QuantiseOptions {
   ScaleBlock block = ScaleBlock::row;
-  /// Scales are rounded up to powers of two, so that they multiply without rounding.
+  /// Scales are rounded up to powers of two, so that multiplying by them is exact.
   bool power_of_two_scales = false;
 };
 
 /// q = x / scale, rounded to nearest even, with scale = max|x| of the block / the largest number of
-/// q's type (448 of f8e4m3, 57344 of f8e5m2), 1 of a block of zeros, else 2^-126 or more: x is
-/// about q * scale. x is bf16, f16 or f32 [rows, columns], q f8e4m3 or f8e5m2 of that shape, scales
-/// f32. NaN stays NaN and does not count for the scale; beside an infinity numbers become 0. Throws
-/// CompileError for invalid arguments.
+/// q's type (448 for f8e4m3, 57344 for f8e5m2), but at least 2^-126, and 1 for a block of zeros; x
+/// is about q * scale. x is bf16, f16 or f32 [rows, columns], q is f8e4m3 or f8e5m2 of that shape,
+/// scales are f32. NaN stays NaN and is ignored for the scale; in a block with an infinity, finite
+/// numbers become 0. Throws CompileError for invalid arguments.
 void quantise_fp8(const Stream& stream, const Tensor& x, const Tensor& q, const Tensor& scales,
                   const QuantiseOptions& options = {}, Loc at = std::source_location::current());
 

@@ -6,7 +6,7 @@
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
 
-/// Rotary position embedding, forward and backward. Memory-bound: every element is read and written
+/// Rotary position embedding, forward and backward. Memory-bound: each element is read and written
 /// once.
 namespace tegula {
 
@@ -16,21 +16,21 @@ enum class RopePairs : std::uint8_t {
   interleaved,  ///< 2 i and 2 i + 1 (Su et al. 2021; GPT-J)
 };
 
-/// Angles of a rotation.
+/// Angles of the rotations.
 struct RopeTables {
-  Tensor cos, sin;  ///< f32 [positions, dim / 2]; dim is the number of rotated elements of a head,
-                    ///< 4 or more
-  Tensor positions = {};  ///< i32 [tokens], rows of the tables; none: token t has row t
+  Tensor cos, sin;  ///< f32 [positions, dim / 2]; dim is the number of rotated elements per head,
+                    ///< at least 4
+  Tensor positions = {};  ///< i32 [tokens], rows of the tables; undefined: token t uses row t
 };
 
-/// y = x with the first dim elements of each head rotated by the angles of its token, the others
-/// copied. x and y are bf16, f16 or f32 [tokens, heads, head dim] of any strides that leave the
-/// head dim contiguous, and do not overlap; a position outside the tables rotates by 0. Throws
+/// y = x with the first dim elements of each head rotated by the angles of the token, and the
+/// others copied. x and y are bf16, f16 or f32 [tokens, heads, head dim] with any strides but a
+/// contiguous head dim, and do not overlap; a position outside the tables rotates by 0. Throws
 /// CompileError for invalid arguments.
 void rope(const Stream& stream, RopePairs pairs, const Tensor& x, const RopeTables& tables,
           const Tensor& y, Loc at = std::source_location::current());
 
-/// dx = the gradient of x from dy, that of y: the rotation by the opposite angles.
+/// Computes dx, the gradient of x, from dy, that of y: the rotation by the opposite angles.
 void rope_backward(const Stream& stream, RopePairs pairs, const Tensor& dy,
                    const RopeTables& tables, const Tensor& dx,
                    Loc at = std::source_location::current());

@@ -8,31 +8,31 @@
 #include "tegula/value.h"
 #include "tegula/view.h"
 
-/// Score functions of attention, to be composed: `compose(softcap(30.f), alibi(16))`. Each is an
-/// ordinary score lambda. Tensors are captured: they are read at every launch and lie on the device
-/// of the attention; what is read outside of them counts as 0. Tensors of other types or ranks than
-/// said throw CompileError.
+/// Composable score functions of attention: `compose(softcap(30.f), alibi(16))`. Each is an
+/// ordinary score lambda. Captured tensors are read at every launch and must be on the attention's
+/// device; elements outside them read as 0. Tensors with other types or ranks than documented throw
+/// CompileError.
 ///
 /// Not score functions, though often listed with them: attention sinks are AttentionExtras::sinks;
 /// a rotary part of r elements is r more columns of Q and K, whose head dim may differ from that of
 /// V. No head dim exceeds 256, so the absorbed form of latent attention (576) is not possible.
 namespace tegula {
 
-/// A number in a score. A float is compiled in; a Scalar is read at every launch, so that it
-/// changes without compiling. Functions below throw CompileError for a float with which they mean
-/// nothing, such as a cap of 0, at the line that gives it.
+/// A number in a score. A float is a compile-time constant; a Scalar is read at every launch and
+/// may change without recompilation. The functions below throw CompileError for a meaningless
+/// float, such as a cap of 0, at the line that passes it.
 class ScoreScalar {
  public:
   ScoreScalar(float constant, std::source_location at = std::source_location::current())
       : constant_(constant), at_(at) {}
   ScoreScalar(Scalar<f32> at_launch) : scalar_(std::move(at_launch)), is_scalar_(true) {}
-  /// The traced value, inside a score.
+  /// Returns the traced value, inside a score.
   Tile value() const { return is_scalar_ ? scalar_.value() : Tile(constant_); }
-  /// The number that is compiled in; none of a Scalar.
+  /// Returns the compile-time constant, or nothing for a Scalar.
   std::optional<float> constant() const {
     return is_scalar_ ? std::nullopt : std::optional(constant_);
   }
-  /// The line that gives the constant.
+  /// Returns the line that passes the constant.
   const Loc& loc() const { return at_; }
 
  private:
@@ -44,12 +44,12 @@ class ScoreScalar {
 
 namespace scores {
 
-/// second(first(s)).
+/// Returns the score second(first(s)).
 Score compose(Score first, Score second);
 
-/// How near the hyperbolic tangent is: `exact` within 2^-20 (absolute: beside the score's own
-/// rounding, for caps as they are used), `approximate` within 2^-11 of the value, by one
-/// instruction instead of two that are as slow each.
+/// Accuracy of the hyperbolic tangent: `exact` has an absolute error of 2^-20, below the rounding
+/// of the score itself for usual caps; `approximate` has a relative error of 2^-11 and takes one
+/// instruction instead of two of the same cost.
 enum class Tanh { exact, approximate };
 /// cap * tanh(s / cap), cap > 0: scores stay within +-cap (Gemma 2).
 Score softcap(ScoreScalar cap, Tanh tanh = Tanh::exact);
@@ -64,7 +64,7 @@ Score relative_bias(ScoreScalar weight);
 /// s + bias[h], `bias` f32 [heads].
 Score head_bias(Tensor bias, Loc at = std::source_location::current());
 /// s + table[q - kv + offset, h], `table` f32 [distances, heads]: any function of the distance
-/// (Sandwich's sums of cosines with its weights of heads, Chi et al. 2023; KERPLE; learned ones).
+/// (Sandwich's weighted sums of cosines, Chi et al. 2023; KERPLE; learned functions).
 Score distance_bias(Tensor table, int offset, Loc at = std::source_location::current());
 
 /// s + table[bucket(kv - q), h], `table` f32 [buckets, heads] as T5 keeps it (Raffel et al. 2020).
@@ -74,13 +74,13 @@ Score t5_bias(Tensor table, int max_distance, bool bidirectional,
               Loc at = std::source_location::current());
 
 /// s + bias[b, h, q, kv], `bias` f32, bf16 or f16 [batch or 1, heads or 1, q or 1, kv or 1];
-/// extents of 1 stand for all (AlphaFold's pair bias, Swin's relative table written out).
+/// extents of 1 broadcast (AlphaFold's pair bias, Swin's expanded relative position bias).
 Score bias(Tensor bias, Loc at = std::source_location::current());
 
 /// s + bias[h, distance[b, q, kv]], `bias` f32 [heads, distances], `distance` i32 [batch, q, kv]
 /// (Ying et al. 2021, Graphormer's spatial encoding).
 Score graph_distance(Tensor bias, Tensor distance, Loc at = std::source_location::current());
-/// s + the mean over the edges n < lengths[b, q, kv] of a path of table[n, h, types[b, q, kv, n]];
+/// s + mean over the edges n < lengths[b, q, kv] of a path of table[n, h, types[b, q, kv, n]];
 /// `table` f32 [steps, heads, types], `types` i32 [batch, q, kv, steps], `lengths` i32 [batch, q,
 /// kv] (Graphormer's edge encoding). An empty path adds 0.
 Score graph_edges(Tensor table, Tensor types, Tensor lengths,
@@ -90,17 +90,17 @@ Score graph_edges(Tensor table, Tensor types, Tensor lengths,
 Score query_temperature(Tensor factors, Loc at = std::source_location::current());
 /// s * factors[h], `factors` f32 [heads].
 Score head_temperature(Tensor factors, Loc at = std::source_location::current());
-/// s * log(q + 1) / log(length), length > 1: the same entropy at every position (Chiang and Cholak
-/// 2022).
+/// s * log(q + 1) / log(length), length > 1: keeps the entropy equal at all positions (Chiang and
+/// Cholak 2022).
 Score log_length(ScoreScalar length);
 
-/// s + f[b, h, q] - f[b, h, kv], `f` f32 [batch, heads, length]: sums of the logarithms of forget
-/// gates (Lin et al. 2025, Forgetting Transformer). Query and key count positions alike.
+/// s + f[b, h, q] - f[b, h, kv], `f` f32 [batch, heads, length]: prefix sums of log forget gates
+/// (Lin et al. 2025, Forgetting Transformer). Queries and keys use the same positions.
 Score forgetting(Tensor f, Loc at = std::source_location::current());
 
-/// log(f(s)): weights in proportion to f(s) >= 0 instead of e^s, for instance sigmoid or the square
-/// of max(s, 0). Outputs times e^lse are the results without a denominator;
-/// AttentionNormalization::none gives those at once.
+/// log(f(s)): weights proportional to f(s) >= 0 instead of e^s, such as sigmoid or the square of
+/// max(s, 0). Outputs times e^lse are the unnormalized results; AttentionNormalization::none
+/// computes those directly.
 Score activation(std::function<Tile(Tile s)> f);
 
 }  // namespace scores
