@@ -8,7 +8,7 @@
 namespace tegula::detail {
 namespace {
 
-/// Without "<..>" at its end.
+/// Removes trailing template arguments "<..>".
 std::string_view without_template_arguments(std::string_view name) {
   int depth = 0;
   while (name.ends_with('>') || depth > 0) {
@@ -18,7 +18,7 @@ std::string_view without_template_arguments(std::string_view name) {
   return name;
 }
 
-/// The function's name without result, namespaces and parameters; of a callable the class's.
+/// Returns the function's name without result, namespaces and parameters; the class for callables.
 std::string short_name(std::string_view function) {
   if (const std::size_t call = function.find("::operator()"); call != std::string_view::npos)
     function = without_template_arguments(function.substr(0, call));

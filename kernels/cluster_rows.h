@@ -1,5 +1,5 @@
 #pragma once
-// Rows that the CTAs of a cluster hold together.
+// Rows that are distributed over the CTAs of a cluster.
 #include <array>
 
 #include "kernels/online_exponentials.h"
@@ -9,7 +9,7 @@
 
 namespace tegula {
 
-/// Merges the maxima and sums of the parts of a row.
+/// Returns the maximum and sum of a row from those of its parts in the CTAs of the cluster.
 inline RowExponentials merge_in_cluster(const RowExponentials& mine) {
   const auto [tops, totals] = cluster_gather(std::array{mine.top, mine.total});
   const Tile top = max(tops);

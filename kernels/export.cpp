@@ -15,7 +15,7 @@ using detail::ParamInfo;
 using detail::ParamKind;
 using detail::ViewAccess;
 
-/// A tensor of the type that all such tensors of a call have.
+/// A tensor whose element type is the common type of all such tensors of a call.
 ExportParam tensor(const char* name, const std::string& dims, ViewAccess access = ViewAccess::In) {
   const int rank = 1 + static_cast<int>(std::ranges::count(dims, ' '));
   return {.info = {ParamKind::View, DType::bf16, rank, access},
@@ -39,7 +39,7 @@ Params moe_inputs() {
           tensor("down", "G H I")};
 }
 
-/// Tensors of MoeSaved for choices of a token, in the order of its fields.
+/// Returns the tensors of MoeSaved for `choices` per token, in the order of its fields.
 Params moe_saved(int choices, ViewAccess access) {
   const std::string by_choice = fmt::format("T {}", choices), rows = fmt::format("T*{}", choices);
   return {tensor_of(DType::i32, "ids", by_choice, access),

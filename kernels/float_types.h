@@ -1,11 +1,11 @@
 #pragma once
-// Kernels whose element type is known at run time.
+// Dispatch for kernels whose element type is known at run time.
 #include "kernels/argument_error.h"
 #include "tegula/tensor.h"
 
 namespace tegula {
 
-/// Calls `run` with a value of the host type of one of the dtypes that the kernel takes.
+/// Calls `run` with a value of the host type of `dtype`: bf16, f16 or f32. Throws for other types.
 template <class Run>
 void for_float(const char* kernel, DType dtype, const Run& run) {
   if (dtype == DType::bf16) return run(bf16());

@@ -9,21 +9,21 @@
 
 namespace tegula {
 
-/// Maximum of a row, and the sum of the exponentials of what its elements are above that.
+/// Maximum of a row, and sum of the exponentials of its elements relative to the maximum.
 struct RowExponentials {
   Tile top, total;
 };
 
-/// e^(x - top). The difference comes first: of large numbers it is exact where it matters.
+/// Returns e^(x - top). Subtracting first keeps the difference of large numbers exact.
 inline Tile exp_above(const Tile& x, const Tile& top) {
   return exp2((x - top) * std::numbers::log2e_v<float>);
 }
 
-/// The reference of exponentials: the maximum, or 0 if that is -inf, where they are 0.
+/// Returns the reference of exponentials: the maximum, or 0 if it is -inf (all are 0 then).
 inline Tile finite_reference(const Tile& top) { return where(top == -inf, 0.0f, top); }
 
-/// Running maxima and sums, one of each for every kLaneColumns columns of a block: those are in a
-/// 16-byte access of one thread, so that no thread waits for another before the row ends.
+/// Running maxima and sums, one of each per kLaneColumns columns of a block: these columns are one
+/// 16-byte access of one thread, so threads exchange nothing before the row ends.
 class OnlineExponentials {
  public:
   explicit OnlineExponentials(int block)
@@ -32,7 +32,7 @@ class OnlineExponentials {
         top_(full<f32>(-inf, lanes_)),
         total_(zeros<f32>(lanes_)) {}
 
-  /// Adds a block of columns, -inf where there are none.
+  /// Adds a block of columns; absent columns are -inf.
   void add(const Tile& block) {
     const Tile lanes = block.reshape({lanes_, columns_});
     const Tile now = max(top_, max(lanes, axis(1))), reference = finite_reference(now);

@@ -14,7 +14,7 @@ namespace {
 
 /// Queries of a head for which its tile would hold next to nothing.
 constexpr std::int64_t kFewQueries = 16;
-/// Rows of the least tile, and tiles that an i32 counts.
+/// Rows of the smallest tile, and largest number of tiles (i32).
 constexpr std::int64_t kMinRows = 16, kMaxTiles = (std::int64_t{1} << 31) - 1;
 
 struct NamedTensor {
@@ -28,7 +28,7 @@ void same(const char* what, NamedTensor a, int a_dim, NamedTensor b, int b_dim) 
                          b.tensor.str(), what);
 }
 
-/// Dimensions of a layout, -1 where it has none.
+/// Dimensions of a layout; -1 if it does not have that dimension.
 struct Layout {
   int rank, batch, heads, length;
   const char* shape;
@@ -38,7 +38,7 @@ constexpr Layout kDense{4, 0, 1, 2, "[batch, heads, length, head_dim]"},
 
 bool is_attended(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
 
-/// The tensor, Q or another, is of Q's type.
+/// Checks that the tensor has Q's type (also applied to Q itself).
 void check_type(NamedTensor Q, NamedTensor t) {
   const DType type = Q.tensor.dtype();
   if (!is_attended(type))
@@ -91,8 +91,8 @@ void check_extras(const AttentionExtras& x, const Dims& rows, std::int64_t heads
   check_extra({"sinks", x.sinks}, DType::f32, {heads});
 }
 
-/// The same elements with other extents and strides, for the length of a call: the caller's tensor
-/// keeps the memory alive.
+/// Returns a view of the elements with other extents and strides, valid during a call: the caller's
+/// tensor keeps the memory alive.
 Tensor with_strides(const Tensor& t, const Dims& shape, const Dims& strides) {
   return Tensor::borrow(t.data(), shape, t.dtype(), t.device(), strides);
 }
@@ -143,9 +143,9 @@ AttentionCall varlen_call(const Tensor& Q, const Tensor& K, const Tensor& V, con
     throw_argument_error(ErrorId::too_many_sequences, sequences, +kMaxSequences);
   if (lengths.max_seqlen_q < 0)
     throw_argument_error(ErrorId::longest_sequence, lengths.max_seqlen_q);
-  // A bound, such as the longest sequence of a model: none is longer than all together.
+  // max_seqlen_q may be a model's limit: no sequence is longer than the total length.
   const std::int64_t longest = std::min(lengths.max_seqlen_q, Q.size(0));
-  // Fallback flags are numbered by sequence, head and tile of the longest sequence.
+  // Fallback flags are indexed by sequence, head and tile within the longest sequence.
   if (sequences * Q.size(1) * (longest / kMinRows + 1) > kMaxTiles)
     throw_argument_error(ErrorId::varlen_tiles, +kMinRows);
   check_extras(extras, {Q.size(0), Q.size(1)}, Q.size(1));

@@ -1,4 +1,4 @@
-// Attention as a callable: which kernels a call takes.
+// The callable `Attention`: selects and launches the kernels of a call.
 #include "tegula/kernels/attention.h"
 
 #include <algorithm>
@@ -23,11 +23,11 @@ struct SplitKvSlots {
 
 namespace {
 
-/// Keys per kv block of the recompute pass, which need not be fast: few.
+/// Keys per kv block of the recompute pass: few, since its speed matters little.
 constexpr int kKeysAgain = 64;
 
-/// Rows are padded so that the kernel is the same for all numbers of rows and clusters, which
-/// strides are products of.
+/// Rows are padded to a multiple of this, so that strides, which are products of rows and clusters,
+/// keep their divisibility and one kernel serves all numbers of rows and clusters.
 constexpr std::int64_t kRowsOfStride = 16;
 
 SplitKvSlots split_kv_slots(PlanBuilder& plan, const AttentionCall& c, std::int64_t clusters) {
@@ -39,8 +39,8 @@ SplitKvSlots split_kv_slots(PlanBuilder& plan, const AttentionCall& c, std::int6
 
 }  // namespace
 
-/// The kernels of one element type: each configuration's, and the one that computes again what it
-/// leaves in doubt.
+/// Kernels of one element type: one per configuration, and the recompute kernels for tiles that the
+/// speculative pass flags.
 template <class T>
 struct AttentionKernels {
   explicit AttentionKernels(std::shared_ptr<const AttentionHeuristics> of)
@@ -54,7 +54,7 @@ struct AttentionKernels {
     SplitKvSlots shared;
     const auto launch = [&](const ForwardKernel<T>& kernel, SoftmaxPass pass, PlanSlot flags,
                             int programs) {
-      // An argument for each member of the kernel's structs.
+      // One argument per member of the kernel's structs.
       plan.launch(kernel, slots.Q, slots.K, slots.V, slots.O, slots.lse, scale, c.pack_gqa,
                   c.K.size(2) == 0, c.seqlen_q, slots.cu_q, slots.cu_kv, slots.sinks, slots.row_max,
                   lists.blocks, lists.counts, lists.full, pass, flags, programs, lists.order,
@@ -130,7 +130,7 @@ void check_spec(const AttentionSpec& spec) {
   check_blocks(*spec.blocks);
 }
 
-/// The arguments of a call, tensors that it leaves out among them.
+/// Arguments of a call, including tensors that the caller leaves undefined.
 enum Argument : std::uint8_t {
   kQ,
   kK,
@@ -152,7 +152,7 @@ auto arguments(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& 
                      list.kv_num_blocks, list.full_kv_num_blocks);
 }
 
-/// The arguments in the layout that the kernel takes, as `c` has them.
+/// Returns the arguments as plan slots in the layout of `c`, which the kernel reads.
 AttentionSlots slots_of(PlanBuilder& plan, const AttentionCall& c) {
   const auto in_batch = [&](Argument a) {
     const PlanSlot slot = plan.argument(a);
@@ -176,7 +176,7 @@ AttentionSlots slots_of(PlanBuilder& plan, const AttentionCall& c) {
           {plan.argument(kBlocks), plan.argument(kCounts), plan.argument(kFull), {}}};
 }
 
-/// Tensors that have a meaning for softmax alone.
+/// Rejects tensors that have a meaning for softmax only.
 void check_weighting_extras(AttentionNormalization weighting, const AttentionExtras& x) {
   if (weighting == AttentionNormalization::softmax) return;
   if (x.sinks.defined() || x.row_max.defined())
@@ -241,7 +241,7 @@ struct Attention::Kernels {
   std::shared_ptr<const AttentionHeuristics> facts;
   AttentionKernels<bf16> of_bf16;
   AttentionKernels<f16> of_f16;
-  CallPlans plans{StrideKey::exact};  ///< whether heads are packed is decided by exact strides
+  CallPlans plans{StrideKey::exact};  ///< whether heads are packed depends on exact strides
 };
 
 Attention::Attention(AttentionSpec spec, AttentionSchedule schedule, AttentionNumerics numerics,

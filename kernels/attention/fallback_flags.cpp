@@ -19,7 +19,7 @@ Tile FallbackFlags::word_of(const Tile& tile) const {
 void FallbackFlags::mark(const Tile& tile, const Tile& needs_recompute) const {
   const Tile rows = full<i32>(0, needs_recompute.shape()[0]);
   atomic_or(word_of(tile) + rows, bit_of(tile), needs_recompute);
-  // Both are bitwise ors: operations that commute need no barrier between neighbouring tiles.
+  // Both updates are bitwise ors, which commute: neighbouring tiles need no barrier between them.
   atomic_or(words_ + rows, full<u32>(1u), needs_recompute);
 }
 

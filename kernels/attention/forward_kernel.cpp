@@ -35,7 +35,7 @@ class Program {
         no_keys_(no_keys),
         goes_backwards_(facts.iterates_in_reverse()),
         scale_(scale),
-        // Exponents are factor * scores; results of a score function are scaled as they are
+        // Exponents are factor * scores; the results of a score function are scaled when they are
         // computed.
         factor_(spec_.score ? full<f32>(1) : scaled(scale_)),
         // Head dims are padded to a multiple of 16 by absent elements.
@@ -49,7 +49,7 @@ class Program {
     any_length();
   }
 
-  /// Every tile once.
+  /// Processes each tile once.
   void all_tiles(const FallbackFlags& fallback_flags) const {
     if (order_) return tiles_in_order();
     if (rows_.cu_q) return tiles_of_sequences(fallback_flags);
@@ -61,7 +61,7 @@ class Program {
       one_tile(b, h, m, fallback_flags);
   }
 
-  /// A tile for each cluster, whose programs split the keys. No speculative softmax.
+  /// Each cluster processes one tile; its CTAs split the keys. No speculative softmax.
   void tiles_of_clusters() const {
     for (auto [b, h, m] : grid(space(), 1, 1, tiles_.block_q, cluster(programs_))) {
       const Index mine = cluster_slice(m);
@@ -69,7 +69,7 @@ class Program {
     }
   }
 
-  /// A tile for several clusters, of which the last one to finish stores it.
+  /// Several clusters share each tile; the last one to finish stores it.
   void tiles_of_several() const {
     const Tile entries = x_.O.dim(0), heads = x_.O.dim(1);
     const SplitKvPartials& shared = *shared_;
@@ -81,7 +81,7 @@ class Program {
           of_cluster(b, h, m, mine, cluster * programs_ + rank, shared.clusters * programs_);
       const auto& softmax = std::get<OnlineSoftmax>(part.state);
       if_(shared.publish(softmax, tile, cluster, mine, dv_, tile * programs_ + rank), [&] {
-        // The existing rows, a few at a time: usually there are not many.
+        // Only rows that exist, a few at a time: usually there are few.
         const Tile end = min(mine.first() + mine.block(), x_.Q.dim(2));
         for (auto some : steps(mine.first(), end, SplitKvPartials::kRows))
           store({part.sequence, rows_of(part.sequence, h, some),
@@ -91,7 +91,7 @@ class Program {
     }
   }
 
-  /// The last ones first, which have most kv blocks under causal masks.
+  /// Processes the last tiles first: under causal masks they have most kv blocks.
   void tiles_of_sequences(const FallbackFlags& fallback_flags) const {
     const VarlenTileScheduler tiles(*rows_.cu_q, tiles_.block_q);
     const Tile count = tiles.count(x_.O.dim(2));
@@ -111,8 +111,8 @@ class Program {
     fallback_flags.mark(number(b, h, m), fill_absent(needs_recompute, false));
   }
 
-  /// The first tile of each head's order, of all heads, then the second of each. Lists leave no
-  /// flags.
+  /// Processes the first tile of the order of every head, then the second ones, and so on. With
+  /// block lists no tile is flagged.
   void tiles_in_order() const {
     const Tile count = cdiv(longest(), tiles_.block_q);
     const Tile entries = rows_.cu_q ? rows_.cu_q->dim(0) - 1 : x_.O.dim(0);
@@ -124,7 +124,7 @@ class Program {
     }
   }
 
-  /// Recomputes the flagged tiles, divided over the programs.
+  /// Recomputes the flagged tiles, which are distributed over the programs.
   void recompute_tiles(const FallbackFlags& fallback_flags, const Tile& programs) const {
     for (auto p : grid(GridSpace(programs), 1)) {
       grid_dependency_wait();
@@ -148,13 +148,13 @@ class Program {
     SoftmaxState state;
   };
 
-  /// Part of a tile's keys.
+  /// A part of the keys of a tile.
   struct KvPart {
     Tile number, parts;
   };
 
-  /// Divisibility of lengths is of no use: rows that a tile lacks are absent, and each thread
-  /// stores rows that do not lie side by side.
+  /// Disables specialization on lengths, whose divisibility is not useful: missing rows of a tile
+  /// are absent, and the rows that a thread stores are not adjacent.
   void any_length() const {
     for (const View* v : std::initializer_list<const View*>{&x_.Q, &x_.K, &x_.V, &x_.O})
       v->do_not_specialize(2);
@@ -169,7 +169,7 @@ class Program {
           v->do_not_specialize(3);
   }
 
-  /// Does not specialise on the number of sequences.
+  /// Disables specialization on the number of sequences.
   void any_number() const {
     rows_.cu_q->do_not_specialize(0), rows_.cu_kv->do_not_specialize(0);
     if (lists_.blocks) lists_.blocks->do_not_specialize(0), lists_.counts->do_not_specialize(0);
@@ -182,7 +182,7 @@ class Program {
     return GridSpace({rows_.cu_q->dim(0) - 1, x_.O.dim(1), rows_.seqlen_q});
   }
 
-  /// Rows of the longest sequence.
+  /// Returns the number of rows of the longest sequence.
   Tile longest() const { return rows_.cu_q ? rows_.seqlen_q : x_.O.dim(2); }
 
   Tile number(const Index& b, const Index& h, const Index& m) const {
@@ -217,8 +217,8 @@ class Program {
             ? KvBlockIterator::list({*lists_.blocks, *lists_.counts, lists_.full, !spec_.blocks}, b,
                                     h, m.first() / tiles_.block_q, keys, std::move(columns))
             : traversal_.kv_blocks(s.rows, sequence.seqlen_kv, keys);
-    // A user-given range may exclude keys that the mask would keep, so an empty range must stay
-    // empty; without keys there is nothing to load.
+    // A user-defined range may exclude keys that the mask would keep, so an empty range must stay
+    // empty. Without keys, nothing can be loaded.
     if (!spec_.kv_range && !no_keys_) kv_blocks = kv_blocks.with_min_one_block();
     if (const auto any = sequence.has_queries(m)) kv_blocks = kv_blocks.only_if(*any);
     if (is_wanted) return kv_blocks.only_if(*is_wanted);
@@ -226,14 +226,14 @@ class Program {
     return pass_ == SoftmaxPass::speculative && goes_backwards_ ? kv_blocks.reversed() : kv_blocks;
   }
 
-  /// `row_max` needs the exact maximum.
+  /// Returns the rescaling of this pass; `row_max` needs the exact maximum.
   Rescaling rescaling() const {
     if (pass_ == SoftmaxPass::speculative) return Rescaling::never;
     return rescaling_ == Rescaling::lazy && !softmax_.row_max ? Rescaling::lazy : Rescaling::exact;
   }
 
-  /// The tile over a part of its keys, combined with the parts of the cluster's other programs: the
-  /// rows of this program's slice.
+  /// Computes the tile over a part of its keys and combines it with the parts of the other CTAs of
+  /// the cluster. Returns the rows of this CTA's slice.
   TileResult of_cluster(const Index& b, const Index& h, const Index& m, const Index& mine,
                         const Tile& number, const Tile& parts) const {
     TileResult done = attend_tile(b, h, m, {}, KvPart{number, parts});
@@ -242,13 +242,13 @@ class Program {
     return done;
   }
 
-  /// The tile over all its keys, or a part of them; over none unless it `is_wanted`.
+  /// Computes the tile over all of its keys or a part; over none if `is_wanted` is false.
   TileResult attend_tile(const Index& b, const Index& h, const Index& m,
                          const std::optional<Tile>& is_wanted,
                          const std::optional<KvPart>& part = {}) const {
     const SequenceRange sequence = sequence_of(b);
     const Index &entry = sequence.entry, at = sequence.queries(m);
-    // The row of a query that is not there reads as 0, and O has no such row.
+    // Rows of absent queries read as 0; O has no such rows.
     const Tile q = fill_absent(x_.Q(entry, h, at, d_), 0);
     TileResult s{sequence, rows_of(sequence, h, m),
                  initial_softmax_state(spec_.weighting, rescaling(), tiles_.block_q,
@@ -262,7 +262,7 @@ class Program {
       const Tile keys = fill_absent(x_.K(entry, h / group_, kv, d_), 0),
                  values = fill_absent(x_.V(entry, h / group_, kv, dv_), 0);
       const Tile scores = masked(scored(dot(q, keys.T()), s.rows, b, n), s, b, n, kv_blocks, step);
-      // Without a score there is nothing to rearrange.
+      // Without a score function there is nothing to reassociate.
       const auto of_block = [&] {
         return softmax_step(s.state, scores, factor_, kv_blocks.is_first(step));
       };
@@ -276,19 +276,19 @@ class Program {
   Tile scored(const Tile& s, const QueryRows& rows, const Index& b, const Index& n) const {
     if (!spec_.score) return s;
     return reassociable([&] {
-      // A score that does not depend on s may be one number, a row or a column.
+      // A score that does not depend on s may be a scalar, a row or a column.
       const Tile score = spec_.score(s * scale_, b, rows.heads, rows.positions, expand(n, 0));
       return scaled(broadcast(cast<f32>(score), {s.dim(0), s.dim(1)}));
     });
   }
 
-  /// Scores as exponents of 2, or unchanged if weights are the scores themselves.
+  /// Converts scores to exponents of base 2, unless the weights are the scores themselves.
   Tile scaled(const Tile& s) const {
     return spec_.weighting == AttentionNormalization::none ? s : kScoresToBase2 * s;
   }
 
-  /// Whether the mask lets a pair through. One of floats is refused: it is likely to be added to
-  /// scores, as 0 and -inf, whose truth is the opposite.
+  /// Evaluates the mask. Rejects floats: such a mask is probably meant to be added to scores, as 0
+  /// and -inf, whose truth values are inverted.
   Tile kept(const TileResult& s, const Index& b, const Tile& columns) const {
     const Tile mask = spec_.mask(b, s.rows.heads, s.rows.positions, columns);
     if (is_float(mask.dtype()))
@@ -349,7 +349,7 @@ class Program {
   Tile scale_, factor_;
   Index d_, dv_;
   AttentionTileShape tiles_;
-  int programs_;  ///< programs of a cluster that shares a tile
+  int programs_;  ///< CTAs of the cluster that shares a tile
   Tile group_;
 };
 
@@ -370,8 +370,8 @@ ForwardKernel<T> forward_kernel(const char* name, std::shared_ptr<const Attentio
                                                    fallback.words, fallback.programs});
                   const Program<T> program(*facts, tensors, softmax, rows, lists, order, shared,
                                            scale, rows.no_keys, fallback.pass, tiles);
-                  // Tiles that are not marked are right, rows of no sequence stay, and scores have
-                  // no sum.
+                  // The recompute pass skips unflagged tiles, varlen leaves rows outside of
+                  // sequences unchanged, and unnormalized scores have no lse.
                   const bool is_second = fallback.pass == SoftmaxPass::recompute,
                              keeps_rows = is_second || rows.cu_q;
                   const bool sums_scores = facts->spec.weighting == AttentionNormalization::none;

@@ -1,5 +1,5 @@
 #pragma once
-// The kernel of attention's forward pass, in the language; `attention.cpp` calls it.
+// The kernel of attention's forward pass, in the DSL; `attention.cpp` launches it.
 #include <memory>
 #include <optional>
 
@@ -9,8 +9,8 @@
 
 namespace tegula {
 
-/// Tensors of a call; Lse is stored where there is one. Rows of Q are positions of one head, unless
-/// ForwardRows says otherwise.
+/// Tensors of a call; Lse is stored if it is given. Rows of Q are positions of one head, unless
+/// ForwardRows defines them differently.
 template <class T>
 struct ForwardTensors {
   In<T, 4> Q, K, V;
@@ -18,47 +18,47 @@ struct ForwardTensors {
   std::optional<Out<f32, 3>> Lse;
 };
 
-/// Meaning of the rows. With `pack_gqa` a tile holds those of all heads of a group, seqlen_q
-/// each. With tables of cumulative lengths there are many sequences, none longer than seqlen_q.
+/// Meaning of the rows. With `pack_gqa` a tile holds rows of all heads of a group, seqlen_q per
+/// head. With tables of cumulative lengths there are several sequences of at most seqlen_q queries.
 struct ForwardRows {
   bool pack_gqa;
-  bool no_keys;  ///< there may be none
+  bool no_keys;  ///< the call has no keys
   Scalar<i32> seqlen_q;
   std::optional<In<i32, 1>> cu_q, cu_kv;
 };
 
-/// Tensors that have a meaning for softmax alone (AttentionExtras).
+/// Tensors for softmax only (AttentionExtras).
 struct SoftmaxTensors {
   std::optional<In<f32, 1>> sinks;
   std::optional<Out<f32, 3>> row_max;
 };
 
-/// Block lists: if given, they say which kv blocks a query tile visits (BlockListArgs).
+/// Block lists, if given: the kv blocks that each query tile visits (BlockListArgs).
 struct ForwardLists {
   std::optional<In<i32, 4>> blocks;
   std::optional<In<i32, 3>> counts, full;
 };
 
-/// Parameters of the fallback pass. Split-KV has no such pass and uses both in its own way: `words`
-/// are the counters of SplitKvPartials, `programs` the clusters that share a tile.
+/// Parameters of the fallback pass. Split-KV has no fallback pass and reuses them: `words` are the
+/// counters of SplitKvPartials, `programs` is the number of clusters that share a tile.
 struct FallbackParams {
   SoftmaxPass pass;
   Ptr<u32> words;
   Scalar<i32> programs;  ///< programs of the recompute pass
 };
 
-/// Workspace in which clusters that share a tile leave their partial softmax states
+/// Workspace in which clusters that share a tile store their partial softmax states
 /// (SplitKvPartials).
 struct SplitKvWorkspace {
   std::optional<InOut<f32, 4>> acc_partials, row_stats;
 };
 
-/// The numbers that the kernel of a call is traced with.
+/// Compile-time parameters of the kernel of a call.
 struct ForwardTiles {
   int block_q = 128, block_kv = 128, cluster_ctas = 1;
-  /// Neighbouring tiles load the same keys: CTAs of a cluster multicast them where they can.
+  /// CTAs of a cluster multicast the keys that neighbouring tiles share, where possible.
   bool multicast = false;
-  /// Boxes of a score's operands go by TMA.
+  /// Boxes of a score's tensor operands are loaded by TMA.
   bool tma_aux_loads = false;
 
   PlanPatch plan() const {
@@ -68,7 +68,7 @@ struct ForwardTiles {
   friend auto operator<=>(const ForwardTiles&, const ForwardTiles&) = default;
 };
 
-/// The last but one parameter is BlockListArgs::order.
+/// The second to last parameter is BlockListArgs::order.
 template <class T>
 using ForwardKernel =
     KernelOf<ForwardTensors<T>, Scalar<f32>, ForwardRows, SoftmaxTensors, ForwardLists,

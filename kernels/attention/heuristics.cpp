@@ -10,31 +10,31 @@
 namespace tegula {
 namespace {
 
-/// Number of consecutive sequences.
+/// Returns the number of sequences, at least 1.
 std::int64_t sequences(const AttentionCall& c) {
   return std::max<std::int64_t>(c.lengths.q.size(0) - 1, 1);
 }
 
-/// Estimated fraction of the query-key pairs that a mask keeps; masks that are not analysable count
-/// as a narrow window.
+/// Estimates the fraction of the query-key pairs that a mask keeps; masks that cannot be analysed
+/// are treated as a narrow window.
 double share_of(KvExtent kv_extent) {
   return kv_extent == KvExtent::full ? 1.0 : kv_extent == KvExtent::causal ? 0.5 : 0.125;
 }
 
-/// Floating-point operations of both GEMMs.
+/// Estimates the floating-point operations of both GEMMs.
 double work(const AttentionCall& c, KvExtent kv_extent) {
   const auto of = [](std::int64_t n) { return static_cast<double>(n); };
   const double all = of(c.Q.size(0)) * of(c.Q.size(1)) * of(c.Q.size(2)) * of(c.K.size(2));
-  // Sequences in one tensor count as if all were equally long.
+  // Assumes that packed sequences have equal lengths.
   const double pairs = c.lengths.q.defined() ? all / of(sequences(c)) : all;
   return 2 * pairs * of(c.Q.size(3) + c.V.size(3)) * share_of(kv_extent);
 }
 
-/// Takes a score apart, and tells what is left of it.
+/// Splits -inf conditions off the score into the mask, and returns the traits of the rest.
 ScoreTraits examine_score(AttentionSpec& spec) {
   if (!spec.score) return {};
   const ScoreFunction score(spec.score);
-  // A weight of -inf is no key left out.
+  // Without normalization, a score of -inf is a weight and does not mask the key.
   const bool may_split = !spec.blocks && !spec.kv_range && !spec.full_kv_range &&
                          spec.weighting != AttentionNormalization::none;
   const auto split = may_split ? score.split() : std::nullopt;
@@ -125,16 +125,16 @@ AskedFor AttentionHeuristics::speculation(const AttentionCall& c) const {
   if (spec.weighting != AttentionNormalization::softmax) return AskedFor::no;
   const bool asks = numerics.rescaling == Rescaling::never;
   if (!asks && numerics.rescaling != Rescaling::automatic) return AskedFor::no;
-  // Rows of a tile may have no keys there, or none that is known.
+  // The first block may contain no keys of some rows of the tile, or may be unknown on the host.
   if (c.pack_gqa || c.extras.row_max.defined() || traversal.uses_block_list() || spec.blocks ||
       spec.kv_range || c.K.size(2) == 0)
     return AskedFor::no;
   return asks ? AskedFor::yes : AskedFor::open;
 }
 
-/// Rows that begin after their tile's first block gain nothing, and in 16 bits they are recomputed.
-/// Scores that depend on positions are usually largest next to the query if keys end there
-/// (bench/results/sweeps/2026-11-22-h200-never-rescaled.jsonl).
+/// Rows that attend to no key of their tile's first block gain nothing, and with f16 they are
+/// recomputed. Position-dependent scores are usually largest next to the query, which is at the end
+/// of the keys under causal masks (bench/results/sweeps/2026-11-22-h200-never-rescaled.jsonl).
 bool AttentionHeuristics::speculation_pays(const AttentionCall& c) const {
   const KvExtent kv_extent = traversal.kv_extent();
   const bool all_see_key_0 = kv_extent != KvExtent::unknown && !score.reads_kv_index;

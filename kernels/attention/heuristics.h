@@ -1,5 +1,5 @@
 #pragma once
-// Heuristics that attention applies to a call before its kernel runs: tile shape, and block lists.
+// Host-side choices for an attention call before its kernel runs: tile shape and block lists.
 #include <optional>
 
 #include "kernels/attention/arguments.h"
@@ -13,38 +13,38 @@
 
 namespace tegula {
 
-/// A spec, and what was found out about its mask and score. A score that gives -inf for some pairs
-/// becomes a score under a mask: the keys that it leaves out are then found, and not visited. A
-/// spec that says itself which keys are visited keeps its score, which is asked about each of them.
+/// A spec and the results of analysing its mask and score. A score that is -inf for some pairs is
+/// split into a score and a mask, so the keys that it excludes can be skipped. If the spec defines
+/// which keys are visited, the score is not split and is evaluated for each of them.
 struct AttentionHeuristics {
   explicit AttentionHeuristics(const AttentionSpec& s, const AttentionSchedule& how = {},
                                const AttentionNumerics& how_exactly = {});
 
-  /// Rows of packed heads are not consecutive positions.
+  /// Returns the requirements on tiles. Rows of packed heads are not consecutive positions.
   TileRequirements needs(std::int64_t dim, std::int64_t head_dim_v, bool pack_gqa) const;
-  /// Tile shape of the caller's lists, or the one that the spec asks for: not chosen by lengths.
-  /// Derived lists use tiles that are chosen here.
+  /// Returns the tile shape of the caller's lists or of the schedule, which does not depend on
+  /// lengths. Derived lists use tiles that are chosen here.
   std::optional<AttentionTileShape> given_tiles() const;
-  /// Split-KV of a tile of kSmallQBlock queries: more than one program if tiles are so few that SMs
-  /// would have none, and keys are many.
+  /// Returns the split-KV of a tile of kSmallQBlock queries: more than one program if there are
+  /// many keys, and too few tiles to occupy all SMs.
   SplitKv split_kv(const AttentionCall& c) const;
-  /// The problem that the choice of tiles depends on, for a call whose keys are split or not.
+  /// Returns the problem that the choice of tiles depends on, with or without split-KV.
   AttentionProblem problem(const AttentionCall& c, bool splits_kv = false) const;
-  /// The configuration of a call, as far as the caller has left it open.
+  /// Returns the configuration of a call; the caller's choices are kept.
   AttentionConfig config(const AttentionCall& c, bool splits_kv = false) const;
-  /// Without tensors where the call visits a range of keys.
+  /// Returns the block lists of a call, undefined if it visits a range of keys.
   BlockListArgs lists(const Stream& stream, const AttentionCall& c,
                       const AttentionConfig& config) const;
-  /// The same as launches of the call's plan.
+  /// The same, as launches of the call's plan.
   BlockListSlots lists(PlanBuilder& plan, const AttentionSlots& slots, const AttentionCall& c,
                        const AttentionConfig& config) const;
 
-  /// For scores relative to the first block's maximum: from the last block to the first.
+  /// Returns true if the speculative pass visits the last block first.
   bool iterates_in_reverse() const;
-  /// For the second kernel.
+  /// Returns the number of programs of the recompute kernel.
   int programs(const AttentionCall& c) const;
 
-  /// The rows of the tiles that lists are made for.
+  /// Returns the rows of the query tiles of block lists.
   QueryTileRows list_rows(const AttentionCall& c, const AttentionConfig& config) const;
 
   AttentionSpec spec;

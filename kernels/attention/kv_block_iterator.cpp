@@ -21,8 +21,8 @@ KvBlockIterator KvBlockIterator::range(const KvRanges& keys, const Tile& length,
   return v;
 }
 
-/// Sorted, and without what blocks of an earlier one hold: each block begins at the first visible
-/// key that none has yet, so that there are as few as can be.
+/// Sorts the intervals and removes keys that blocks of earlier intervals contain: each block begins
+/// at the first visible key not yet visited, which minimizes the number of blocks.
 void KvBlockIterator::place(const std::vector<KvRange>& keys) {
   struct VisitedInterval {
     Tile lo, hi;

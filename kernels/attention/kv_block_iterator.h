@@ -1,5 +1,5 @@
 #pragma once
-// The blocks of keys that one tile of queries visits: what the loop of attention runs over.
+// The kv blocks that one query tile visits: the iteration space of attention's loop.
 #include <optional>
 
 #include "tegula/block_mask.h"
@@ -8,53 +8,53 @@
 
 namespace tegula {
 
-/// Block lists as the kernel takes them.
+/// Views of block lists in the kernel.
 struct BlockListViews {
   In<i32, 4> blocks;  ///< [batch, heads, query tiles, capacity]
   In<i32, 3> counts;  ///< entries of each row
-  /// The blocks that need no mask, which come first; absent: all need it.
+  /// Number of leading entries that need no mask; absent: all blocks need it.
   std::optional<In<i32, 3>> full;
-  /// Partial blocks stand at the end of the row, last one first, instead of after the full ones.
+  /// Partial blocks are at the end of the row in reverse order, instead of after the full ones.
   bool two_ended;
 };
 
-/// Iterates over kv blocks; `block` gives the keys of an iteration.
+/// Iterates over kv blocks; `block` returns the keys of an iteration.
 class KvBlockIterator {
  public:
-  /// Iterates over the kv ranges that a mask was found to leave.
+  /// Iterates over the kv ranges that were derived from a mask.
   static KvBlockIterator range(const KvRanges& keys, const Tile& length, int block);
-  /// The row of query tile m, or its `columns`.
+  /// Iterates over the list row of query tile m, or over its `columns` only.
   static KvBlockIterator list(const BlockListViews& views, const Index& b, const Index& h,
                               const Tile& m, int block, std::optional<KvIndexWindow> columns = {});
 
-  /// The same, or none where the condition does not hold.
+  /// Returns the same iterator, without iterations if the condition is false.
   KvBlockIterator only_if(const Tile& condition) const;
 
-  /// The same with at least one iteration, unless a list gives the blocks. The mask must then
-  /// exclude all keys.
+  /// Returns the same iterator with at least one iteration, unless it iterates over a list. The
+  /// mask must exclude all keys of the added iteration.
   KvBlockIterator with_min_one_block() const;
 
-  /// The same from the last block to the first, where they are one interval.
+  /// Returns the reverse iterator if the keys are one interval, otherwise the same iterator.
   KvBlockIterator reversed() const;
 
-  /// Chunk `number` of `parts` equal chunks of the iterations, in order; the last ones may be
-  /// shorter.
+  /// Returns chunk `number` of `parts` equal, ordered chunks of the iterations; the last chunks may
+  /// be shorter.
   KvBlockIterator chunk(const Tile& number, const Tile& parts) const;
 
   detail::LoopRange steps() const;
   Index block(const Index& step) const;
   Tile is_first(const Index& step) const;
-  /// Whether the kv block needs masking: it contains keys beyond seqlen_kv, or keys that the mask
-  /// may exclude for some row.
+  /// Returns true if the kv block needs masking: it contains keys beyond seqlen_kv, or keys that
+  /// the mask may exclude for some row.
   Tile needs_mask(const Index& step, bool has_mask) const;
 
  private:
-  /// Behind the last key of an interval.
+  /// Returns the end (exclusive) of the iteration range.
   Tile end() const;
-  /// Distance between iterations.
+  /// Increment of the loop variable per iteration.
   int stride() const { return row_ || !parts_.empty() ? 1 : block_; }
 
-  /// From iteration `begin` on, iteration i is the block from key origin + i * block on.
+  /// From iteration `begin` on, iteration i visits the block that begins at key origin + i * block.
   struct PlacedInterval {
     Tile origin, begin;
   };
@@ -64,16 +64,16 @@ class KvBlockIterator {
     BlockListViews views;
     Tile b, h, m;
     std::optional<KvIndexWindow> columns;
-    /// Position of the entry of iteration i.
+    /// Returns the column of the entry for iteration i.
     Tile at(const Tile& i, const Tile& full_count) const;
   };
   Tile lo_, hi_, length_;
   std::optional<Tile>
       reverse_end_;  ///< in reverse: iteration i is the block from key mirror - i on
   int block_ = 0;
-  bool has_step_ = false;  ///< in every tile
+  bool has_step_ = false;  ///< at least one iteration in every tile
   std::vector<KvRange> full_;
-  std::vector<PlacedInterval> parts_;  ///< empty: one interval
+  std::vector<PlacedInterval> parts_;  ///< empty: a single interval
   Tile full_count_;
   std::optional<BlockListRow> row_;
 };

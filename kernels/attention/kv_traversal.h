@@ -1,5 +1,5 @@
 #pragma once
-// The traversal of the keys that attention takes under a mask, and the reason.
+// How attention iterates over the keys under a mask, and why.
 #include <optional>
 #include <string>
 
@@ -11,13 +11,13 @@
 
 namespace tegula {
 
-/// [batch, heads, length, head_dim] each.
+/// Tensors [batch, heads, length, head_dim].
 struct AttentionTensors {
   const Tensor &Q, &K, &V, &O;
 };
 
-/// The tensors of a call as slots of its plan, in the layout that the kernel takes. `list` is the
-/// caller's.
+/// The tensors of a call as slots of its plan, in the layout that the kernel reads. `list` is the
+/// caller's block list.
 struct AttentionSlots {
   PlanSlot Q, K, V, O, lse, row_max, sinks, cu_q, cu_kv;
   BlockListSlots list;
@@ -27,32 +27,32 @@ class KvTraversal {
  public:
   explicit KvTraversal(const AttentionSpec& spec);
 
-  /// True if the kernel runs over block lists.
+  /// Returns true if the kernel iterates over block lists.
   bool uses_block_list() const { return list_ || (derived_ && derived_->uses_block_list()); }
-  /// True if the kv blocks of a tile are not consecutive.
+  /// Returns true if the kv blocks of a tile are not consecutive.
   bool is_non_contiguous() const {
     return uses_block_list() || (derived_ && derived_->has_parts());
   }
   KvExtent kv_extent() const { return kv_extent_; }
-  /// True if tensors, the caller, or an untraceable mask decide what a row attends to, which may
-  /// not be in the first block.
+  /// Returns true if tensors, the caller, or an untraceable mask determine which keys a row attends
+  /// to; the first block may contain none of them.
   bool is_data_dependent() const { return depends_on_data_; }
-  /// The blocks that a tile of queries visits where no list says it, in the kernel that is being
-  /// traced.
+  /// Returns the blocks that a query tile visits in the absence of a list, within the kernel that
+  /// is being traced.
   KvBlockIterator kv_blocks(const QueryRows& rows, const Tile& length, int block) const;
-  /// The lists for a call, made on its stream where they are derived; nothing if it runs over a
-  /// range of keys.
+  /// Returns the lists for a call, computed on its stream if they are derived, or nothing if the
+  /// call visits a range of keys.
   std::optional<BlockListArgs> lists(const Stream& stream, const AttentionTensors& tensors,
                                      const AttentionTileShape& tiles,
                                      const QueryTileRows& rows) const;
-  /// The same as launches of a plan, of whose slots `slots` the caller's list and the lengths are.
+  /// The same, as launches of a plan; `slots` has the caller's list and the lengths.
   std::optional<BlockListSlots> lists(PlanBuilder& plan, const AttentionSlots& slots,
                                       const AttentionTensors& tensors,
                                       const AttentionTileShape& tiles,
                                       const QueryTileRows& rows) const;
-  /// One line: the traversal and the reason.
+  /// Returns one line that states the traversal and the reason.
   const std::string& text() const { return text_; }
-  /// Report, as Kernel::explain() gives it, on the kernels that make the lists.
+  /// Returns a report, like Kernel::explain(), on the kernels that compute the lists.
   std::string explain() const { return derived_ ? derived_->explain() : ""; }
 
  private:

@@ -8,7 +8,7 @@
 namespace tegula {
 namespace {
 
-/// The tensor with the first dimensions of extent 1 repeated.
+/// Returns the tensor with leading dimensions of extent 1 broadcast to `rows`; throws if invalid.
 Tensor fitted(const Tensor& t, const char* name, const Dims& rows, int rank, const Tensor& Q) {
   if (t.dtype() != DType::i32 || t.rank() != rank || t.device() != Q.device())
     throw_argument_error(ErrorId::list_tensor, name, t.str(), Q.str(), rank);

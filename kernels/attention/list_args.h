@@ -5,15 +5,15 @@
 
 namespace tegula {
 
-/// Arguments that attention over `Q` [batch, heads, length, head_dim] takes from a caller's list.
-/// Throws CompileError if it does not fit.
+/// Returns the kernel arguments for a caller's list, in attention over `Q` [batch, heads, length,
+/// head_dim]. Throws CompileError if the list does not match.
 BlockListArgs list_args(const BlockList& list, const Tensor& Q);
 
-/// The same for the slots of a plan that are the caller's list.
+/// The same, as plan slots derived from the slots of the caller's list.
 BlockListSlots list_slots(PlanBuilder& plan, const BlockList& list, const Tensor& Q,
                           const BlockListSlots& given);
 
-/// Tile sizes that attention has no kernel for are a CompileError.
+/// Throws CompileError for block sizes without an attention kernel.
 void check_blocks(const BlockList& list);
 
 }  // namespace tegula

@@ -11,8 +11,8 @@ namespace {
 /// Threshold of lazy rescaling (log2): the reference is kept until the row maximum exceeds it by
 /// more than this.
 constexpr float kLazyRescaleThreshold = 8;
-/// Row sums that are accurate without rescaling. A row with a key in the first block has a weight
-/// of 1 in it. No weight is larger than the sum, so none of halves overflows.
+/// Range of row sums that are accurate without rescaling. A row with a key in the first block has a
+/// weight of 1 there. No weight exceeds the sum, so none overflows as f16.
 struct Range {
   float least, most;
 };
@@ -36,8 +36,8 @@ Tile OnlineSoftmax::step(const Tile& scores, const Tile& factor, const Tile& fir
   return weights;
 }
 
-/// Reference of a row that attends to no key of the block: 0, which is near enough to scores as a
-/// rule if weights have the range of floats.
+/// Returns the reference of a row. If it attends to no key of the block: 0, which is usually close
+/// enough to the scores if weights have the range of f32.
 Tile OnlineSoftmax::reference(const Tile& scores) const {
   const Tile peak = max(scores, axis(1));
   return where(peak == -INFINITY, weights_ == DType::f16 ? NAN : 0.0f, peak);
@@ -59,7 +59,7 @@ Tile OnlineSoftmax::rescaled_step(const Tile& scores, const Tile& factor) {
 Tile OnlineSoftmax::needs_recompute() const {
   const Range range = weights_ == DType::f16 ? kHalfSums : kSums;
   const Tile is_sure = row_sum >= range.least && row_sum <= range.most;
-  if (weights_ == DType::f16) return !is_sure;  // the values, too, are far from a float's largest
+  if (weights_ == DType::f16) return !is_sure;  // with f16 values, outputs cannot overflow f32
   return !(is_sure && tegula::sum(abs(acc), 1) < INFINITY);
 }
 

@@ -22,15 +22,15 @@ Tile SequenceRange::mask_tail(const Tile& results, const Index& m) const {
 }
 
 std::pair<Index, Index> VarlenTileScheduler::at(const Tile& number) const {
-  // The last sequence whose first tile has this number or a smaller one.
+  // Binary search for the last sequence whose first tile has this number or a smaller one.
   const Tile sequences = this->sequences();
   Tile found = full<i32>(0);
   for (int step = kMaxSequences / 2; step > 0; step /= 2) {
     const Tile next = found + step, begin = fill_absent(cu_q_(next), 0);
     found = where(next < sequences && first_of(next, begin) <= number, next, found);
   }
-  // No number of a tile lies before its sequence's; the checker of rings, which knows no memory,
-  // shall see a tile, too.
+  // No tile number precedes that of its sequence's first tile. The max also gives the ring checker,
+  // which does not evaluate memory, a valid tile.
   const Tile tile = max(number - first_of(found, fill_absent(cu_q_(found), 0)), 0);
   assume(found >= 0), assume(found < sequences);
   return {Index(found, 1), slice(tile * rows_, rows_)};

@@ -1,6 +1,6 @@
 #pragma once
-// Softmax state by AttentionSpec::weighting: turns a tile's scores into weights, and keeps state
-// per row between kv blocks.
+// Softmax state for each AttentionSpec::weighting: turns the scores of a tile into weights, and
+// keeps state per row between kv blocks.
 #include <variant>
 
 #include "kernels/attention/online_softmax.h"
@@ -8,26 +8,26 @@
 
 namespace tegula {
 
-/// Weights that are the scores: only their products with values are kept.
+/// Weights are the scores: the accumulator is the only state.
 struct UnnormalizedState {
   Tile acc;
 };
 
 using SoftmaxState = std::variant<OnlineSoftmax, StickBreaking, UnnormalizedState>;
 
-/// Initial state of a tile's rows, before any key. `weights` is the type that weights are rounded
-/// to.
+/// Returns the initial state of the rows of a tile, before any key. `weights` is the type that
+/// weights are rounded to.
 SoftmaxState initial_softmax_state(AttentionNormalization weighting, Rescaling rescaling, int rows,
                                    int columns, DType weights);
 
-/// The score of a masked key.
+/// Returns the score of a masked key.
 float masked_score(AttentionNormalization weighting);
 
-/// The weights of one block of scores, which may be the `first`; rescales the accumulator for their
-/// products with values. `factor` as in OnlineSoftmax.
+/// Returns the weights of one block of scores, which may be the `first`, and rescales the
+/// accumulator for the MMA with the values. `factor` as in OnlineSoftmax.
 Tile softmax_step(SoftmaxState& rows, const Tile& scores, const Tile& factor, const Tile& first);
 
-/// The accumulator of weights times values.
+/// Returns the accumulator of weights times values.
 Tile& accumulator_of(SoftmaxState& rows);
 
 }  // namespace tegula

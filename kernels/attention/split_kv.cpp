@@ -3,12 +3,12 @@
 namespace tegula {
 namespace {
 
-/// Clusters whose partials are read at a time: their memory latencies overlap.
+/// Clusters whose partials are read at a time, to overlap their memory latencies.
 constexpr int kAtOnce = 8;
 
-/// The values of all programs of the cluster for each row: [rows, programs].
-/// `cluster_reduce_scatter` scatters as many slices of the rows as there are programs, so every
-/// program gets all rows if they are replicated as often.
+/// Returns the values of all CTAs of the cluster for each row: [rows, programs].
+/// `cluster_reduce_scatter` scatters one slice of the rows to each CTA, so each CTA receives all
+/// rows if they are replicated once per CTA.
 Tile of_all_programs(const Tile& own, int rows, int programs) {
   const Tile is_own = expand(expand(arange(programs) == cluster_rank(), 0), 0);  // [1, 1, programs]
   const Tile copies = where(is_own, expand(expand(fill_absent(own, 0), 1), 0),
@@ -22,7 +22,7 @@ OnlineSoftmax combine_in_cluster(const OnlineSoftmax& part, const Tile& factor, 
   const int rows = static_cast<int>(part.row_max.shape()[0]);
   const Tile row_max = max(of_all_programs(part.row_max, rows, programs), axis(1));
   const Tile weight = exp2((part.row_max - row_max) * factor);
-  // All programs have the row maxima; only those of one are to be added.
+  // All CTAs have the row maxima; only those of one CTA are added.
   const Tile is_first = cluster_rank() == 0, is_sum = expand(arange(2) == 0, 0);
   const Tile row_stats = cluster_reduce_scatter(
       where(is_sum, expand(part.row_sum * weight, 1), where(is_first, expand(row_max, 1), 0.0f)),

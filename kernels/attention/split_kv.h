@@ -8,26 +8,26 @@
 
 namespace tegula {
 
-/// The softmax over the keys of all programs of the cluster, for the rows of this program's slice
-/// (`cluster_slice`). Partials are added in an order of their own (`cluster_reduce_scatter`), the
-/// same in every run.
+/// Returns the softmax over the keys of all CTAs of the cluster, for the rows of this CTA's slice
+/// (`cluster_slice`). Partials are added in a fixed order (that of `cluster_reduce_scatter`), so
+/// results are bitwise reproducible.
 OnlineSoftmax combine_in_cluster(const OnlineSoftmax& part, const Tile& factor, int programs);
 
 /// Workspace of the clusters that share a tile: partial accumulators [tiles, clusters, rows,
 /// columns], and row_max and row_sum [tiles, clusters, 2, rows].
 struct SplitKvPartials {
-  /// Rows that `combine_all` merges at a time.
+  /// Rows that `combine_all` processes at a time.
   static constexpr int kRows = 8;
 
   const InOut<f32, 4>&acc_partials, &row_stats;
-  Tile arrivals;  ///< [tiles * programs of a cluster], 0: pointer to the first
+  Tile arrivals;  ///< pointer to the first of tiles * programs per cluster counters, all 0
   Tile clusters;
 
-  /// Publishes some rows of a tile for one cluster. True in the last cluster, which may read the
-  /// partials of all.
+  /// Publishes some rows of a tile for one cluster. Returns true in the last cluster, which may
+  /// read the partials of all clusters.
   Tile publish(const OnlineSoftmax& s, const Tile& tile, const Tile& cluster, const Index& rows,
                const Index& columns, const Tile& arrival) const;
-  /// Combines the partials of all clusters, in their order: the same in every run, whoever is last.
+  /// Combines the partials of all clusters in a fixed order: bitwise reproducible.
   OnlineSoftmax combine_all(const Tile& tile, const Index& rows, const Index& columns,
                             const Tile& factor) const;
 };

@@ -11,8 +11,8 @@ StickBreaking::StickBreaking(int rows, int columns)
 
 Tile StickBreaking::step(const Tile& scores, const Tile& factor) {
   const Tile x = scores * factor;
-  // log2 of b and of 1 - b, each accurate where it is near 0; 0 for what is left by a score of
-  // -inf.
+  // log2 of b and of 1 - b, each accurate near 0. A score of -inf leaves log2(1 - b) = 0: the
+  // remaining weight is unchanged.
   const Tile common = log2(1.0f + exp2(-abs(x)));
   const Tile taken = -(max(-x, 0.0f) + common), passed = -(max(x, 0.0f) + common);
   const Tile behind = cumsum(passed, axis(1), {.reverse = true, .exclusive = true});

@@ -166,10 +166,10 @@ class Attention {
 
   /// Sequences of different lengths: Q [total q, heads, head_dim], K [total kv, kv_heads,
   /// head_dim], V [total kv, kv_heads, head_dim_v], O [total q, heads, head_dim_v]; lse and row_max
-  /// [total q, heads]. Mask and score get the sequence's number as batch entry and positions within
-  /// it. `lengths.max_seqlen_q` may be any bound of the sequences' queries. Rows of O beyond the
-  /// last sequence keep their contents. Values must be finite, as those of the next sequence may be
-  /// multiplied by weights of 0. Lengths, their number and max_seqlen_q vary without compiling.
+  /// [total q, heads]. Mask and score receive the sequence's index as `b`, and positions in it.
+  /// `lengths.max_seqlen_q` may be any bound of the sequences' queries. Rows of O after the last
+  /// sequence are not written. Values must be finite, as those of the next sequence may be
+  /// multiplied by 0. Lengths, their number and max_seqlen_q may change without recompiling.
   void varlen(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
               const Tensor& O, const CuSeqlens& lengths, const AttentionExtras& extras = {},
               Loc at = std::source_location::current()) const;

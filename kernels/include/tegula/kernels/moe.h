@@ -41,8 +41,8 @@ struct ExpertCapacity {
   /// All first choices claim rows before all second ones (Mesh TensorFlow, GShard); otherwise
   /// tokens claim rows in order, with all their choices.
   bool by_slot = false;
-  /// Tokens compete in groups of so many, a multiple of 256, each with rows of its own (GShard):
-  /// the formula's tokens are those of a group. 0: all tokens of a call.
+  /// Tokens compete in groups of this size, a multiple of 256, each with its own capacity (GShard):
+  /// `tokens` in the formula is that of a group. 0: all tokens of a call.
   int group_tokens = 0;
 };
 
@@ -103,7 +103,7 @@ struct MoeOptions {
 struct MoeScales {
   /// ExpertScaling::row: [E + S, 2 i or i], [E + S, h]. ExpertScaling::tensor: [E + S].
   Tensor up = {}, down = {};
-  /// ExpertScaling::tensor alone: [1] of X, and of the activations.
+  /// ExpertScaling::tensor only: [1], for X and for the activations.
   Tensor input = {}, hidden = {};
 };
 

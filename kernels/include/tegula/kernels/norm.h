@@ -47,9 +47,9 @@ struct NormGradients {
       {};  ///< [columns], layer norm only; same type as weight's gradient if both are given
 };
 
-/// Gradients of rms_norm from dy, that of y. `dsum`, if given, is the gradient of the stored sum,
-/// and is added to that of x. Gradients of weight and bias are sums over all rows in f32, in
-/// an order that depends on the shape and the model of GPU alone: each call gives the same bits.
+/// Computes the gradients of rms_norm from dy, the gradient of y. `dsum`, if given, is the gradient
+/// of the stored sum and is added to that of x. Gradients of weight and bias are f32 sums over all
+/// rows, in a fixed order for a given shape and GPU model: results are bitwise reproducible.
 void rms_norm_backward(const Stream& stream, const NormTape& tape, const Tensor& dy,
                        const NormGradients& gradients, const Tensor& dsum = {},
                        Loc at = std::source_location::current());

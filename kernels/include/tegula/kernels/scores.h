@@ -13,9 +13,9 @@
 /// device; elements outside them read as 0. Tensors with other types or ranks than documented throw
 /// CompileError.
 ///
-/// Not score functions, though often listed with them: attention sinks are AttentionExtras::sinks;
-/// a rotary part of r elements is r more columns of Q and K, whose head dim may differ from that of
-/// V. No head dim exceeds 256, so the absorbed form of latent attention (576) is not possible.
+/// Not score functions, although often listed as such: attention sinks are AttentionExtras::sinks;
+/// a rotary part of r elements is r more columns of Q and K, whose head dim may differ from V's.
+/// Head dims are at most 256, so the absorbed form of latent attention (576) is unsupported.
 namespace tegula {
 
 /// A number in a score. A float is a compile-time constant; a Scalar is read at every launch and
@@ -67,9 +67,9 @@ Score head_bias(Tensor bias, Loc at = std::source_location::current());
 /// (Sandwich's weighted sums of cosines, Chi et al. 2023; KERPLE; learned functions).
 Score distance_bias(Tensor table, int offset, Loc at = std::source_location::current());
 
-/// s + table[bucket(kv - q), h], `table` f32 [buckets, heads] as T5 keeps it (Raffel et al. 2020).
-/// Half of the buckets are of one distance each, the others grow logarithmically up to
-/// `max_distance`; `bidirectional` gives each sign half of all, else keys ahead count as at 0.
+/// s + table[bucket(kv - q), h], `table` f32 [buckets, heads] as in T5 (Raffel et al. 2020). Half
+/// of the buckets hold one distance each, the others grow logarithmically up to `max_distance`;
+/// `bidirectional` uses half of the buckets per sign, else later keys have distance 0.
 Score t5_bias(Tensor table, int max_distance, bool bidirectional,
               Loc at = std::source_location::current());
 
