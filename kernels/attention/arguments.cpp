@@ -12,7 +12,7 @@
 namespace tegula {
 namespace {
 
-/// Queries of a head for which its tile would hold next to nothing.
+/// Largest number of queries per head that are packed by default: tiles would be nearly empty.
 constexpr std::int64_t kFewQueries = 16;
 /// Rows of the smallest tile, and largest number of tiles (i32).
 constexpr std::int64_t kMinRows = 16, kMaxTiles = (std::int64_t{1} << 31) - 1;

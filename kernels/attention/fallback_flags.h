@@ -13,7 +13,7 @@ namespace tegula {
 /// Role of an attention kernel in speculative softmax.
 enum class SoftmaxPass : std::uint8_t {
   exact,        ///< exponents are relative to the largest score so far
-  speculative,  ///< relative to the largest score of the first block: flags tiles to recompute
+  speculative,  ///< exponents are relative to the first block's maximum: flags tiles to recompute
   recompute,    ///< recomputes flagged tiles, as `exact` does
 };
 

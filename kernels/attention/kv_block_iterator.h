@@ -69,7 +69,7 @@ class KvBlockIterator {
   };
   Tile lo_, hi_, length_;
   std::optional<Tile>
-      reverse_end_;  ///< in reverse: iteration i is the block from key mirror - i on
+      reverse_end_;  ///< in reverse: iteration i visits the block that begins at key end - i
   int block_ = 0;
   bool has_step_ = false;  ///< at least one iteration in every tile
   std::vector<KvRange> full_;

@@ -1,7 +1,7 @@
 #pragma once
 // Split-KV, for few rows with many keys: programs share a tile, each visits a part of its keys, and
-// their softmaxes are combined (Dao et al. 2023, "Flash-Decoding"): those of a cluster through its
-// shared memory, those of several clusters through memory, by the last one to arrive.
+// their softmaxes are combined (Dao et al. 2023, "Flash-Decoding"): within a cluster through
+// distributed shared memory, between clusters through global memory by the last cluster to arrive.
 #include "kernels/attention/kv_block_iterator.h"
 #include "kernels/attention/online_softmax.h"
 #include "tegula/tegula.h"

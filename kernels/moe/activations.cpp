@@ -40,7 +40,7 @@ ExpertActivation relu_squared() {
 }
 
 ExpertActivation clamped_swiglu(float limit, float alpha) {
-  // NaN stays NaN, in both directions: a clamp of numbers would make `limit` of it.
+  // NaN propagates in both directions: a numeric clamp would turn it into `limit`.
   const auto gate_of = [=](const Tile& g) { return min(g, limit, Nan::propagate); };
   const auto factor_of = [=](const Tile& u) {
     return min(max(u, -limit, Nan::propagate), limit, Nan::propagate) + 1.0f;

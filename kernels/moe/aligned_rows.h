@@ -1,46 +1,46 @@
 #pragma once
-// Rows of backward, in which every expert begins at a multiple of 64.
+// Rows of the backward pass, in which the rows of each expert begin at a multiple of 64.
 #include <optional>
 
 #include "kernels/moe/rows.h"
 
 namespace tegula::experts {
 
-/// Rows that a step of a weight gradient contracts.
+/// Rows that one iteration of a weight gradient contracts.
 inline constexpr int kAlignedRows = 64;
 
-/// Places of aligned rows: expert e's begin at first(e), in the order of the packed ones, and end
-/// at end(e); those that are left over are 0. So the contraction of a weight gradient takes whole
-/// steps, whose operands TMA loads without a mask.
+/// Positions of aligned rows: those of expert e begin at first(e) in the order of the packed rows,
+/// and end at end(e); padding rows are 0. The contraction of a weight gradient then consists of
+/// full iterations, whose operands TMA loads without a mask.
 struct AlignedRows {
-  In<i32, 1> offsets;      ///< [experts + 1] of the packed rows
-  In<i32, 1> first_tiles;  ///< [experts + 1]: tiles of kAlignedRows rows of the experts in front
+  In<i32, 1> offsets;      ///< [experts + 1]: offsets of the packed rows
+  In<i32, 1> first_tiles;  ///< [experts + 1]: tiles of kAlignedRows rows before each expert's
 
-  /// An expert is an Index, or a Tile of its number.
+  /// Returns the first row. An expert is an Index, or a Tile with its number.
   template <class Expert>
   Tile first(const Expert& expert) const {
     return first_tiles(expert) * kAlignedRows;
   }
   Tile end(const Index& expert) const { return first(expert.shifted(1)); }
-  /// Number of an expert's aligned row less that of the packed one.
+  /// Returns the index of an expert's aligned row minus that of its packed row.
   template <class Expert>
   Tile shift(const Expert& expert) const {
     return first(expert) - offsets(expert);
   }
-  /// The aligned row of a choice's packed one, -1 where it has none.
+  /// Returns the aligned row of a choice's packed row, or -1 if it has none.
   Tile place_of(const Tile& packed, const Tile& expert) const {
     const Tile is_row = packed >= 0;
     return where(is_row, packed + shift(where(is_row, expert, 0)), -1);
   }
-  /// The aligned rows of a tile of packed ones, without an end: behind the expert's rows are those
-  /// of others. A product that reads them need not mask its results, where what is stored of it
-  /// ends with the expert.
+  /// Returns the aligned rows of a tile of packed rows, without masking: rows after the expert's
+  /// belong to other experts. GEMMs on these rows need no mask if the rows that they store end with
+  /// the expert.
   Index reaching(const Index& expert, const Index& packed) const {
     return slice(packed.first() + shift(expert), packed.block());
   }
 };
 
-/// PermuteRows of the tokens' rows and of their gradients, aligned: `ids` are the choices' experts.
+/// PermuteRows for the tokens' rows and their gradients, aligned; `ids` are the choices' experts.
 template <class T>
 struct PermuteAlignedRows {
   void operator()(In<T, 2> X, In<T, 2> dY, In<i32, 2> row_of, In<i32, 2> ids, AlignedRows aligned,
@@ -58,7 +58,7 @@ struct PermuteAlignedRows {
   }
 };
 
-/// Zeros in the aligned rows of L and R that are left over; R has no more columns than L.
+/// Clears the padding rows of L and R; R has at most as many columns as L.
 template <class T>
 struct ClearLeftOverRows {
   void operator()(AlignedRows aligned, Out<T, 2> L, Out<T, 2> R) const {

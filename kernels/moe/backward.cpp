@@ -1,4 +1,4 @@
-// Launches of a layer's backward.
+// Launches of the backward pass of a layer.
 #include <algorithm>
 
 #include "kernels/argument_error.h"
@@ -11,7 +11,7 @@ namespace {
 
 using namespace experts;
 
-/// Backward of one call while its plan is built.
+/// Builds the plan of the backward pass of one call.
 template <class T>
 class BackwardPlan {
  public:
@@ -39,7 +39,7 @@ class BackwardPlan {
   }
 
  private:
-  /// Places of the arguments in the plan of backward.
+  /// Indices of the arguments in the plan of the backward pass.
   enum Argument : std::size_t {
     kX,
     kLogits,
@@ -74,13 +74,13 @@ class BackwardPlan {
     const RoutingSlots r{{}, {}, {}, {}, at(kOffsets), at(kFirstTiles)};
     return segments_of(plan_, r, gradient_table(rows));
   }
-  /// Tiles of an expert's GEMM [m, k] by [k, n].
+  /// Returns the tiles of an expert's GEMM [m, k] by [k, n].
   ExpertTileConfig tiles_of(ExpertGradient gradient, std::int64_t m, std::int64_t n,
                             std::int64_t k) const {
     return choose_gradient_tiles({m, n, k, all_experts(options_), gradient, dtype_of<T>},
                                  plan_.device());
   }
-  /// Mean of an expert.
+  /// Returns the mean number of rows per expert.
   std::int64_t mean_rows() const { return rows_ / all_experts(options_); }
 
   void permute() {
@@ -90,7 +90,7 @@ class BackwardPlan {
                  first_tiles, options_.scales_inputs ? at(kWeights) : PlanSlot{}, P_, dY_);
     plan_.launch(kernels_.backward.clear, offsets, first_tiles, P_, dY_);
   }
-  /// X W of each expert, packed: X are aligned rows, of k columns.
+  /// Computes X W for each expert, packed; X has aligned rows of k columns.
   PlanSlot product(PlanSlot X, PlanSlot W, std::int64_t n, std::int64_t k) {
     const ExpertTileConfig tiles = tiles_of(ExpertGradient::rows, mean_rows(), n, k);
     const SegmentSlots s = segments(tiles.bm);
@@ -105,7 +105,7 @@ class BackwardPlan {
     const GateAndUp hidden = hidden_halves(plan_, at(kHidden), options_);
     A_ = of_aligned(i_), dH_ = of_aligned(tensor(kUp).size(1));
     const GateAndUp d = gate_and_up(plan_, dH_, 1, options_);
-    // Without a bias the dots are the gradients of the weights.
+    // Without a bias, the dots are the gradients of the weights.
     if (!options_.scales_inputs && wants_choice_gradient())
       dots_ = is_given(kDownBias) || !is_given(kDWeights) ? of_choices() : at(kDWeights);
     plan_.launch(kernels_.backward.activation, dA, hidden.gate, hidden.up,
@@ -120,7 +120,7 @@ class BackwardPlan {
                  options_.scales_inputs ? at(kWeights) : PlanSlot{}, at(kDX));
   }
 
-  /// Calls `f` with the kernels whose results have the type of the gradient.
+  /// Calls `f` with the kernels whose result type is that of the gradient.
   template <class F>
   void of_result(Argument gradient, const F& f) const {
     const BackwardKernels<T>& b = kernels_.backward;
@@ -162,7 +162,7 @@ class BackwardPlan {
   void choice_gradient(const decltype(kernel("", LogitGradient{}))& logit_gradient) {
     if (!wants_choice_gradient()) return;
     PlanSlot gradient = dots_;
-    // A weight's gradient is <dY, expert's output>, or, of a scaled input, <dP, X>.
+    // The gradient of a weight is <dY, expert output>, or, for scaled inputs, <dP, X>.
     if (options_.scales_inputs || is_given(kDownBias)) {
       gradient = is_given(kDWeights) ? at(kDWeights) : of_choices();
       const auto& choices = kernels_.backward.choices;

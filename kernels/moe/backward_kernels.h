@@ -1,6 +1,6 @@
 #pragma once
-// Kernels of backward, from rows of X, the pre-activations and the gradient of Y; all rows are
-// sorted by expert, and either packed, as those of forward, or aligned.
+// Kernels of the backward pass, with X, the pre-activations and the gradient of Y as inputs; all
+// rows are sorted by expert, and either packed, as in the forward pass, or aligned.
 #include <optional>
 
 #include "kernels/moe/aligned_rows.h"
@@ -10,15 +10,15 @@
 
 namespace tegula::experts {
 
-/// Columns of a row that a program takes at once: 16 bytes a thread of one warp.
+/// Columns of a row that a program processes at a time: 16 bytes per thread of one warp.
 inline constexpr int kActivationColumns = 256;
 
-/// Gradients behind the activation, of the row of each choice (token, slot), -1 is none. With dA =
-/// dY D of the row: dG and dU, of the pre-activations G and U, scaled by the choice's weight; A the
-/// activations, scaled likewise, which the gradient of D is made of; dots <dA, A>, the gradient of
-/// the weight. Without `weights` nothing is scaled, and there are no dots. Rows of dG, dU and A are
-/// aligned, the others packed. The element-wise work is apart from the GEMM: beside accumulators a
-/// thread has no registers for the loads that keep the memory busy.
+/// Gradients at the activation, for the row of each choice (token, slot), -1 if it has none. With
+/// dA = dY D of the row, computes: dG and dU, gradients of the pre-activations G and U, scaled by
+/// the choice's weight; A, the activations, scaled likewise, for the gradient of D; and dots <dA,
+/// A>, the gradient of the weight. Without `weights` there are no scales and no dots. Rows of dG,
+/// dU and A are aligned, others are packed. This element-wise work is not fused into the GEMM: next
+/// to accumulators, threads lack registers for enough loads in flight to saturate memory.
 template <class T>
 struct ActivationGradient {
   ExpertActivation activation;
@@ -50,7 +50,7 @@ struct ActivationGradient {
   }
 };
 
-/// Gradients of what an expert multiplied by W, packed: dH W, of aligned rows.
+/// Gradients of an expert's GEMM inputs, packed: dH W, with aligned rows dH.
 template <class T>
 struct RowGradient {
   ExpertTileConfig config{};
@@ -71,8 +71,8 @@ struct RowGradient {
   }
 };
 
-/// dW[e] = L^T S over the aligned rows of expert e, or added to what is there. An expert without
-/// rows gets zeros.
+/// dW[e] (+)= L^T S over the aligned rows of expert e; `adds` accumulates into dW. An expert
+/// without rows gives zeros.
 template <class T, class O>
 struct WeightGradient {
   bool adds = false;
@@ -93,8 +93,8 @@ struct WeightGradient {
   }
 };
 
-/// db[e] = sum of the aligned rows of expert e, each scaled by its choice's weight where there are
-/// `weights`; or added to what is there.
+/// db[e] (+)= sum of the aligned rows of expert e, each scaled by its choice's weight if `weights`
+/// are given; `adds` accumulates into db.
 template <class T, class O>
 struct BiasGradient {
   bool adds = false;
@@ -118,9 +118,9 @@ struct BiasGradient {
   }
 };
 
-/// Gradients of the weights of choices [tokens, k]: `dots` and products of a token's row of
-/// `of_tokens` with the row of `table` that is the choice's: its packed row, or with `ids` its
-/// expert. A choice without a row has none.
+/// Gradients of the weights of choices [tokens, k]: `dots`, if given, plus the dot product of a
+/// token's row of `of_tokens` with a row of `table`: the choice's packed row or, with `ids`, its
+/// expert. For a choice without a row only `dots` is used.
 template <class T>
 struct ChoiceGradient {
   void operator()(std::optional<In<f32, 2>> dots, In<T, 2> of_tokens, In<T, 2> table,
@@ -136,7 +136,7 @@ struct ChoiceGradient {
   }
 };
 
-/// Gradients of the logits, by the router's own function.
+/// Gradients of the logits, computed by the router's gradient function.
 struct LogitGradient {
   Router router;
 
@@ -148,7 +148,7 @@ struct LogitGradient {
       grid_dependency_wait();
       Tile z = logits(t, whole(experts));
       if (bias) z = z + (*bias)(whole(experts))(none, all);
-      // Choices of shared experts stand behind the router's.
+      // Choices of shared experts follow those of the router.
       dlogits(t, whole(experts)) = router.gradient(z, t, first(ids, t), first(dweights, t));
     }
   }

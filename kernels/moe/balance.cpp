@@ -1,4 +1,4 @@
-// Balance of experts: each program sums some tokens, the last one adds their sums in order.
+// Load balancing of experts: each program sums some tokens; the last one adds the sums in order.
 #include "tegula/kernels/moe_balance.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ using experts::whole;
 
 constexpr int kTokens = 32;
 
-/// Partial sums [tiles, columns] of all programs, in order.
+/// Returns the total of the partial sums [tiles, columns] of all programs, added in order.
 template <class T>
 Tile total(const InOut<T, 2>& partials, int columns) {
   Tile sum = zeros<T>(columns);
@@ -71,7 +71,7 @@ struct UpdateBias {
     const int experts = counts.static_dim(0);
     for ([[maybe_unused]] auto i : grid(GridSpace(Tile(1)), 1)) {
       grid_dependency_wait();
-      // n < sum / E, exactly: counts times E are compared in 64 bits.
+      // n < sum / E, evaluated exactly: compares n E with the sum in 64 bits.
       const Tile n = cast<i64>(counts(whole(experts))), all_of_them = sum(n),
                  times = n * cast<i64>(Tile(experts));
       const Tile sign = cast<f32>(times < all_of_them) - cast<f32>(times > all_of_them);
@@ -80,7 +80,7 @@ struct UpdateBias {
   }
 };
 
-/// Squared coefficient of variation.
+/// Returns the squared coefficient of variation.
 Tile cv_squared(const Tile& x) {
   const Tile m = mean(x, 0);
   return var(x, 0) / (m * m + 1e-10f);
@@ -104,7 +104,7 @@ struct NoisySums {
       gates(i, e) = sum(scatter(zeros<f32>(kTokens, experts), best.indices(all, part(0, k)),
                                 routers::softmax_rows(of_k), 1),
                         0);
-      // The k-th largest of the others: the next one for those that are chosen.
+      // k-th largest of the other experts: the (k+1)-th overall for chosen experts.
       const Tile kappa = where(h >= last, next, last);
       const Tile x = (z - kappa) / sigma * (std::numbers::sqrt2_v<float> / 2);
       loads(i, e) = sum(0.5f + 0.5f * erf(x), 0);
@@ -121,7 +121,7 @@ std::int64_t tiles_of_tokens(const Tensor& logits) {
   return std::max<std::int64_t>(1, (logits.size(0) + kTokens - 1) / kTokens);
 }
 
-/// The logits themselves: f32 [T, E].
+/// Throws unless the logits are f32 [T, E].
 void check_logits(const Tensor& logits) {
   if (logits.rank() == 2 && logits.dtype() == DType::f32) return;
   throw_argument_error(ErrorId::moe_logits, logits.str());

@@ -22,8 +22,8 @@ struct TokenProbabilities {
   }
 };
 
-/// A program an expert e: its best `rows` tokens, of rows e * rows and so on. Choice t * E + e is
-/// that of token t by it.
+/// One program per expert e: selects its best `rows` tokens, which get rows from e * rows on.
+/// Choice t * E + e is that of token t by expert e.
 struct ChooseTokens {
   void operator()(In<f32, 2> weights, InOut<i32, 2> ids, InOut<i32, 2> row_of, Out<i32, 1> slot_of,
                   PlacementSegments segments, int rows) const {

@@ -10,8 +10,8 @@
 
 namespace tegula::experts {
 
-/// acc + rows of X times those of W, along k: with `swap_ab`, W's rows lie along the MMA's. With
-/// `promotes`, the accumulator of this k-iteration is one of its own, and added in f32.
+/// Returns acc + x w^T, or its transpose with `swap_ab`: W's rows are then the MMA's rows. With
+/// `promotes`, this k-iteration has a separate accumulator, which is added in f32.
 inline Tile accumulate(const ExpertTileConfig& v, const Tile& x, const Tile& w, const Tile& acc,
                        bool promotes = false) {
   if (promotes) return acc + (v.swap_ab ? dot(w, x.T()) : dot(x, w.T()));
@@ -20,26 +20,26 @@ inline Tile accumulate(const ExpertTileConfig& v, const Tile& x, const Tile& w, 
 inline Tile accumulator(const ExpertTileConfig& v) {
   return v.swap_ab ? zeros<f32>(v.bn, v.bm) : zeros<f32>(v.bm, v.bn);
 }
-/// The accumulator with rows along its rows.
+/// Returns the accumulator with X's rows along its rows.
 inline Tile rows_by_columns(const ExpertTileConfig& v, const Tile& acc) {
   return v.swap_ab ? acc.T() : acc;
 }
 
-/// Columns of an epilogue whose values live at one time, where it has several inputs or results.
+/// Columns that an epilogue with several inputs or results processes at a time.
 inline constexpr int kColumnsAtOnce = 16;
 
-/// The sum and the bias of the expert's outputs `n`, where there is one.
+/// Returns the sum plus the bias of the expert's outputs `n`, if it has a bias.
 template <class T>
 Tile biased(const Tile& sum, const std::optional<In<T, 2>>& bias, const Index& expert,
             const Index& n) {
   return bias ? sum + expand(cast<f32>((*bias)(expert, n)), 0) : sum;
 }
 
-/// A = activation(X G^T + gate_bias, X U^T + up_bias) of each expert: X [rows, h], G and U
-/// [experts, i, h], A [rows, i]. With `slot_of` [rows], of `choices` to a token, X is of tokens
-/// [tokens, h], whose rows the GEMM gathers. Without a gate there is no U. H [rows, 2 i or i] takes
-/// the pre-activations where backward needs them. Operands are of T, biases of Bias; `scales` say
-/// which values the accumulators stand for.
+/// A = activation(X G^T + gate_bias, X U^T + up_bias) for each expert: X [rows, h], G and U
+/// [experts, i, h], A [rows, i]. With `slot_of` [rows] and `choices` per token, X has the tokens'
+/// rows [tokens, h], which the GEMM gathers. U is absent without a gate. H [rows, 2 i or i], if
+/// given, receives the pre-activations for the backward pass. Operands have type T, biases type
+/// Bias; `scales` converts accumulators to values.
 template <class T, class Bias = T, class Result = T, class Scales = Unscaled>
 struct ExpertUp {
   ExpertActivation activation;
@@ -66,10 +66,10 @@ struct ExpertUp {
         if (U) up = accumulate(v, x, (*U)(e, n, k), up, promotes);
       }
       gate = rows_by_columns(v, gate), up = rows_by_columns(v, up);
-      A.partial();  // rows of dropped choices
+      A.partial();  // rows of dropped choices are not written
       if (H) H->partial();
-      // With pre-activations, or bytes to be packed beside scales, some columns at a time:
-      // registers hold the others' accumulators.
+      // With pre-activations, or with 8-bit results to be scaled and packed, some columns at a
+      // time: registers hold the accumulators of the others.
       const int columns = H || scales.stores_8_bits() ? kColumnsAtOnce : v.bn;
       for (int first = 0; first < v.bn; first += columns) {
         const Index c = n.slice(first, columns);
@@ -84,7 +84,7 @@ struct ExpertUp {
   }
 };
 
-/// Y = A D^T + bias of each expert: A [rows, i], D [experts, h, i], Y [rows, h].
+/// Y = A D^T + bias for each expert: A [rows, i], D [experts, h, i], Y [rows, h].
 template <class T, class Result = T, class Scales = Unscaled>
 struct ExpertDown {
   bool promotes = false;

@@ -5,34 +5,34 @@
 
 namespace tegula::experts {
 
-/// All of a dimension with this very extent: `all` has a power of two, a slice of one element no
-/// dimension.
+/// Returns a subscript for a whole dimension of exactly this extent. (`all` is padded to a power of
+/// two, and a slice of one element drops the dimension.)
 inline Subscript whole(int extent) {
   return extent == 1 ? Subscript(all) : Subscript(slice(0, extent));
 }
 
-/// Rows of tiles of backward, whatever the layer: the first rows of the table of first tiles. The
-/// last two are of the up and of the down product of forward.
+/// Tile heights of the backward pass, for all layers: the first rows of the table of first tiles.
+/// The last two rows are for the up and down GEMMs of the forward pass.
 inline constexpr int kGradientTileRows[] = {64, 128};
 inline constexpr int kTileTables = 4;
-/// The row of the table of first tiles for tiles of backward of `rows` rows.
+/// Returns the row of the table of first tiles for backward tiles of `rows` rows.
 constexpr int gradient_table(int rows) { return rows == kGradientTileRows[0] ? 0 : 1; }
 inline constexpr int kUpTable = 2, kDownTable = 3;
 
-/// Places of the experts' rows, both [experts + 1]: `offsets` ascends from 0; `first_tiles` counts
-/// the tiles of the experts in front.
+/// Segments of the experts' rows, both [experts + 1]: `offsets` ascends from 0; `first_tiles` is
+/// the number of tiles before each expert's.
 struct SegmentTables {
   In<i32, 1> offsets, first_tiles;
 };
 
-/// Tiles of the experts' rows and of `columns`.
+/// Returns the grid of tiles over the experts' rows and `columns`.
 inline auto expert_grid(const SegmentTables& tables, const Tile& rows, const Tile& columns,
                         const ExpertTileConfig& v) {
   return grid(segments(tables.offsets, rows).by(columns).numbered(tables.first_tiles), v.bm, v.bn,
               group_m(v.group_m));
 }
 
-/// The fields of the plan that tiles prefer.
+/// Returns the plan fields that the tiles prefer.
 inline PlanPatch plan_of(const ExpertTileConfig& v) {
   return v.multicast ? PlanPatch{.multicast = true} : PlanPatch{};
 }

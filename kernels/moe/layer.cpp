@@ -1,4 +1,4 @@
-// Layers of a mixture of experts: what routing and forward launch.
+// Mixture-of-experts layers: launches of routing and of the forward pass.
 #include "tegula/kernels/moe.h"
 
 #include "kernels/argument_error.h"
@@ -11,7 +11,7 @@ namespace {
 
 using namespace experts;
 
-/// Places of the arguments in the plan of forward.
+/// Indices of the arguments in the plan of the forward pass.
 enum ForwardArgument : std::size_t {
   kX,
   kLogits,
@@ -35,11 +35,11 @@ enum ForwardArgument : std::size_t {
   kHiddenScale
 };
 
-/// Tokens of the product with the router's weights that its configuration is chosen for if it may
-/// not depend on the batch.
+/// Number of tokens that the configuration of the router's GEMM is chosen for if it must not depend
+/// on the batch.
 constexpr std::int64_t kInvariantTokens = 1024;
 
-/// A tensor of the caller, or memory of the call where he gives none.
+/// Returns the caller's tensor, or scratch memory if it is undefined.
 PlanSlot given_or_scratch(PlanBuilder& plan, std::size_t argument, const Dims& shape,
                           DType dtype = DType::i32) {
   const PlanSlot given = plan.argument(argument);
@@ -56,7 +56,7 @@ RoutingSlots routing_slots(PlanBuilder& plan, const MoeOptions& options, std::in
           given_or_scratch(plan, kFirstTiles, s.first_tiles)};
 }
 
-/// X router^T in one launch: of a configuration that would split k into two, the whole.
+/// X router^T in one launch. If the configuration has split-K partials, k is not split.
 template <class T>
 PlanSlot plan_logits(PlanBuilder& plan, const ForwardKernels<T>& kernels,
                      const MoeOptions& options) {
@@ -83,7 +83,7 @@ void plan_combine(PlanBuilder& plan, const RoutingSlots& r, const ExpertKernels<
               plan.argument(kY));
 }
 
-/// Slots that the plans of experts have in common.
+/// Slots that the plans of plain and quantised experts share.
 struct ExpertSlots {
   ExpertSlots(PlanBuilder& plan, const RoutingSlots& r, const LayerTiles& of,
               const MoeOptions& options)
@@ -124,7 +124,7 @@ void plan_experts(PlanBuilder& plan, const RoutingSlots& r, const LayerTiles& ti
   plan_combine(plan, r, kernels, options, Y);
 }
 
-/// Scales of each output [experts, n] of matrices that have those, or one for each expert.
+/// Returns the scales per output [experts, n]; scales per expert are broadcast.
 PlanSlot output_scales(PlanBuilder& plan, PlanSlot scales, std::int64_t n) {
   if (plan.tensor(scales).rank() == 2) return scales;
   return plan.view(scales, [n](const Tensor& t) {
@@ -132,8 +132,8 @@ PlanSlot output_scales(PlanBuilder& plan, PlanSlot scales, std::int64_t n) {
   });
 }
 
-/// Experts of 8 bits: with a scale for each row, activations are stored in T and quantised when
-/// their rows are whole; with a given one the up projection stores them in 8 bits.
+/// 8-bit experts. With a scale per row, activations are stored as T and quantised when their rows
+/// are complete; with a given scale, the up projection stores them in 8 bits.
 template <class T>
 void plan_quantised_experts(PlanBuilder& plan, const RoutingSlots& r, const LayerTiles& tiles,
                             const ExpertKernels<T>& all, const MoeOptions& options) {

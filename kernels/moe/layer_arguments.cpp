@@ -23,18 +23,18 @@ std::string described(const Dims& shape, DType dtype) {
   return std::string(name(dtype)) + shape.str();
 }
 
-/// Checks tensors beside one that all are on the device of.
+/// Checks tensors, all of which must be on the device of X.
 struct TensorCheck {
   const Tensor& X;
 
-  /// The tensor must be that, or none where it may be left out.
+  /// Throws unless the tensor has this shape and type, or is optional and undefined.
   void operator()(const char* what, const Tensor& t, const Dims& shape, DType dtype,
                   bool is_optional = false) const {
     if (is_of(t, shape, dtype, X.device()) || (is_optional && !t.defined())) return;
     throw_argument_error(ErrorId::moe_tensor, what, t.defined() ? t.str() : "left out",
                          described(shape, dtype), X.str());
   }
-  /// A gradient of X's type or f32, or none.
+  /// Checks a gradient: X's type or f32, or undefined.
   void gradient(const char* what, const Tensor& t, const Tensor& of) const {
     (*this)(what, t, of.shape(), t.dtype() == DType::f32 ? DType::f32 : X.dtype(), true);
   }
@@ -51,7 +51,7 @@ void check_tables(const TensorCheck& check, const MoeOptions& o, std::int64_t to
   check("routing.first_tiles", r.first_tiles, {kTileTables, experts + 1}, DType::i32);
 }
 
-/// The longest row that is quantised at once.
+/// Longest row that can be quantised, as a program holds it in registers.
 constexpr std::int64_t kMaxQuantised = kMaxHeldColumns;
 
 void check_scales(const TensorCheck& check, const MoeOptions& o, const LayerCall& c) {
@@ -86,7 +86,7 @@ void check_saved(const TensorCheck& check, const MoeOptions& o, const LayerCall&
   check("saved.hidden", c.saved.hidden, {rows, c.weights.up.size(1)}, c.X.dtype());
 }
 
-/// Rows of tiles that the tensor cores have instructions for: of outputs along their rows, others.
+/// Checks that the MMA supports the rows of the tiles: multiples of 64, or of 8 with swap A/B.
 void check_tiles(const char* what, const std::optional<ExpertTileConfig>& tiles, bool may_gather) {
   if (!tiles) return;
   const int unit = tiles->swap_ab ? 8 : 64;
@@ -111,9 +111,9 @@ void check_capacity(const ExpertCapacity& c) {
   if (!(c.factor >= 0)) refuse("capacity.factor", c.factor, "0 or more");
 }
 
-/// ceil(factor * rows / experts), of the factor as it is written: of 0.1, which a float holds a bit
-/// too large, 10 rows of 100, not 11. So the factor is its shortest decimal, and what the double
-/// precision of the product adds to a whole number counts for nothing.
+/// Returns ceil(factor * rows / experts) for the factor's decimal notation: with 0.1, whose float
+/// is slightly too large, 100 rows give 10, not 11. The factor is converted through its shortest
+/// decimal, and rounding errors of the double-precision product above an integer are ignored.
 int rows_by(float factor, std::int64_t rows, int experts) {
   if (rows == 0) return 0;
   constexpr double kRounding = 0x1p-50;
@@ -195,7 +195,7 @@ void check_backward(const MoeOptions& o, const LayerCall& c, const MoeGradients&
 
 MoeOptions completed(MoeOptions o) {
   if (!o.expert_choice) return o;
-  // A token may be chosen by all experts; backward goes through the softmax.
+  // A token may be chosen by all experts; the backward pass uses the gradient of softmax.
   o.router = routers::deepseek_moe(o.experts), o.capacity.reset();
   return o;
 }

@@ -5,10 +5,10 @@
 namespace tegula::experts {
 namespace {
 
-/// Rows of an expert that configurations are chosen for if they may not depend on the batch.
+/// Rows per expert that configurations are chosen for if they must not depend on the batch.
 constexpr std::int64_t kInvariantRows = 32;
 
-/// Every `step`th element of a dimension from `begin` on; left out where the slot is.
+/// Returns a view of every `step`th element of a dimension; an undefined slot stays undefined.
 PlanSlot part_of(PlanBuilder& plan, PlanSlot slot, int dim, std::int64_t begin, std::int64_t end,
                  std::int64_t step) {
   if (!plan.tensor(slot).defined()) return slot;
@@ -32,7 +32,7 @@ GateAndUp gate_and_up(PlanBuilder& plan, PlanSlot all, int dim, const MoeOptions
 
 LayerTiles tiles_of_layer(PlanBuilder& plan, const MoeOptions& options, std::int64_t rows,
                           std::int64_t h, std::int64_t i, DType operands) {
-  // Fewer rows than experts go to as many at most.
+  // If there are fewer rows than experts, at most that many experts have rows.
   const std::int64_t all = all_experts(options),
                      mean = options.is_batch_invariant ? kInvariantRows : rows / all,
                      experts =

@@ -1,5 +1,5 @@
 #pragma once
-// The kernels of a layer, and what forward and backward have in common.
+// Kernels of a layer, and definitions shared by its forward and backward passes.
 #include "kernels/moe/backward_kernels.h"
 #include "kernels/moe/expert_products.h"
 #include "kernels/moe/quantised_rows.h"
@@ -10,7 +10,7 @@
 namespace tegula {
 namespace experts {
 
-/// Logits are the accumulators themselves.
+/// Epilogue that returns the accumulators unchanged.
 struct Logits {
   Tile operator()(Tile acc, Index, Index) const { return acc; }
 };
@@ -24,7 +24,7 @@ struct ForwardKernels {
   mutable ConfiguredKernel<ExpertDown<T>> down{"moe_down", {}};
 };
 
-/// Forward of experts of 8 bits, between rows of T.
+/// Forward kernels of 8-bit experts; input and output rows are of type T.
 template <class T>
 struct QuantisedKernels {
   QuantisedKernels(const ExpertActivation& activation, bool promotes)
@@ -41,7 +41,7 @@ struct QuantisedKernels {
   mutable ConfiguredKernel<ExpertDown<f8e4m3, T, DownScales>> down;
 };
 
-/// Kernels whose result is of T, or, of main gradients, of O.
+/// Kernels whose results are of type T, or of type O for main gradients.
 template <class T, class O>
 struct GradientKernels {
   explicit GradientKernels(bool adds)
@@ -81,21 +81,21 @@ struct ExpertKernels {
   decltype(kernel("", CombineRows<T>{})) combine = kernel("moe_combine", CombineRows<T>{});
 };
 
-/// Gate and up of a tensor [.., outputs, ..] along `dim`; without a gate all, and no up. A tensor
-/// that is left out has neither.
+/// Gate and up parts of a tensor [.., outputs, ..] along `dim`; without a gate, the whole tensor
+/// and no up part. Both are undefined if the tensor is.
 struct GateAndUp {
   PlanSlot gate, up;
 };
 GateAndUp gate_and_up(PlanBuilder& plan, PlanSlot all, int dim, const MoeOptions& options);
-/// Tiles of the two GEMMs of a layer with so many rows, hidden size h, intermediate size i.
+/// Tiles of the two GEMMs of a layer with `rows` rows, hidden size h, intermediate size i.
 struct LayerTiles {
   ExpertTileConfig up, down;
 };
 LayerTiles tiles_of_layer(PlanBuilder& plan, const MoeOptions& options, std::int64_t rows,
                           std::int64_t h, std::int64_t i, DType operands);
-/// Gates always first.
+/// Returns the halves of `hidden`, in which gates always come first.
 GateAndUp hidden_halves(PlanBuilder& plan, PlanSlot hidden, const MoeOptions& options);
-/// [tokens, k] as [tokens * k].
+/// Returns a view of [tokens, k] as [tokens * k].
 PlanSlot flat(PlanBuilder& plan, PlanSlot choices);
 
 }  // namespace experts

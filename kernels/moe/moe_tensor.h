@@ -1,5 +1,5 @@
 #pragma once
-// The check of a tensor of a call on routers' logits.
+// Argument check for functions on router logits.
 #include <string>
 
 #include "kernels/argument_error.h"

@@ -1,4 +1,4 @@
-// Noise of routers: the gradient of its level, and jitter of what a router multiplies.
+// Noise of routers: the gradient of the noise logits, and jitter of router inputs.
 #include "kernels/argument_error.h"
 #include "kernels/moe/moe_tensor.h"
 #include "tegula/kernels/call_place.h"

@@ -1,15 +1,15 @@
 #pragma once
-// Scale policies of the experts' GEMMs: what their accumulators stand for. A policy is a struct of
-// kernel parameters; its functions are those of the GEMMs that take it.
+// Scale policies of the experts' GEMMs, which convert accumulators to values. A policy is a struct
+// of kernel parameters, with the functions that the GEMMs call.
 #include <optional>
 
 #include "tegula/tegula.h"
 
 namespace tegula::experts {
 
-/// Operands are the values themselves.
+/// Operands without scales.
 struct Unscaled {
-  /// Whether activations are stored in 8 bits.
+  /// Returns true if activations are stored in 8 bits.
   static bool stores_8_bits() { return false; }
   static Tile gate_of(const Tile& acc, const Index&, const Index&, const Index&) { return acc; }
   static Tile up_of(const Tile& acc, const Index&, const Index&, const Index&) { return acc; }
@@ -17,14 +17,14 @@ struct Unscaled {
   static Tile stored(const Tile& activation) { return activation; }
 };
 
-/// The accumulators of rows and an expert's outputs times the scales of both.
+/// Returns the accumulators multiplied by the scales of rows and of an expert's outputs.
 inline Tile scaled_by(const Tile& acc, const Tile& rows, const Tile& outputs) {
   return acc * expand(rows, 1) * expand(outputs, 0);
 }
 
-/// Up projections of operands with a scale for each row of X [rows] and each output of the matrices
-/// [experts, outputs]. Without an up matrix its scales are the gate's. `hidden` [1] is the scale of
-/// activations that are stored in 8 bits.
+/// Up projections with a scale for each row of X [rows] and for each output of the matrices
+/// [experts, outputs]. Without an up matrix, its scales are those of the gate. `hidden` [1] is the
+/// scale of activations that are stored in 8 bits.
 struct UpScales {
   In<f32, 1> rows;
   In<f32, 2> gate, up;
@@ -42,7 +42,7 @@ struct UpScales {
   }
 };
 
-/// Down projections of operands with a scale for each row of activations and each output.
+/// Down projections with a scale for each row of activations and for each output.
 struct DownScales {
   In<f32, 1> rows;
   In<f32, 2> outputs;

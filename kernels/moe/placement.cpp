@@ -27,7 +27,7 @@ void PlacementSegments::write(const Tile& sizes) const {
   const Tile behind = arange(experts, 1);
   offsets(0) = 0;
   offsets(behind) = cumsum(sizes, 0);
-  // One scan for tiles of every number of rows.
+  // One scan for the tiles of all tables.
   const Tile table = arange(kTileTables), tiles = cdiv(sizes(none, all), heights()(all, none));
   first_tiles(table, 0) = zeros<i32>(kTileTables);
   first_tiles(broadcast(table(all, none), {kTileTables, experts}),
@@ -52,12 +52,12 @@ void Placement::count(const Tile& tile, const Tile& ids, const Tile& arrivals) c
   });
 }
 
-/// Rows [first, end) of a table of counts, at most kTilesPerGroup, become the sums of `run` and the
-/// rows in front of them. The sum of all.
+/// Replaces rows [first, end) of a table of counts, at most kTilesPerGroup, by the exclusive sums
+/// of the rows, starting from `run`. Returns the total.
 Tile Placement::running_sums(const InOut<i32, 2>& table, const Tile& first, const Tile& end,
                              Tile run) const {
   const Subscript bins = whole(shape_.bins());
-  // All reads are under way before the first sum is stored.
+  // Issues all loads before the first sum is stored.
   std::array<Tile, kTilesPerGroup> rows, counts;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const Tile row = first + static_cast<int>(i);

@@ -1,5 +1,5 @@
 #pragma once
-// Rows of experts in 8 bits, each with its scale.
+// 8-bit rows of experts, with a scale per row.
 #include <optional>
 
 #include "kernels/moe/rows.h"
@@ -8,10 +8,10 @@
 
 namespace tegula::experts {
 
-/// P [rows, h] = the tokens' rows of X in f8e4m3, sorted by expert, and scales [rows] of them: of
-/// the row's largest magnitude, or the given one [1]. A token is read and quantised once, and
-/// stored for each of its choices; `weights` [tokens, k], where experts take weighted inputs, scale
-/// the scales. Row -1 is a dropped choice.
+/// P [rows, h] = the tokens' rows of X in f8e4m3, sorted by expert, and their scales [rows],
+/// computed from the row's largest magnitude, or equal to the given one [1]. A token is read and
+/// quantised once, and stored for each of its choices; `weights` [tokens, k], for experts with
+/// weighted inputs, multiply the scales. Row -1 is a dropped choice.
 template <class T>
 struct PermuteQuantisedRows {
   void operator()(In<T, 2> X, In<i32, 2> row_of, std::optional<In<f32, 2>> weights,
@@ -35,8 +35,8 @@ struct PermuteQuantisedRows {
   }
 };
 
-/// Q [rows, i] = activations A in f8e4m3, and a scale [rows] of each row's largest magnitude. Rows
-/// behind the last segment hold whatever A has there.
+/// Q [rows, i] = activations A in f8e4m3, with a scale [rows] from each row's largest magnitude.
+/// Rows after the last segment are quantised from unspecified contents of A.
 template <class T>
 struct QuantiseActivations {
   void operator()(In<T, 2> A, Out<f8e4m3, 2> Q, Out<f32, 1> scales, int tile_rows) const {

@@ -13,7 +13,7 @@ void require_within(const char* name, int value, std::int64_t most, const char* 
                          fmt::format("1 to {}, the number of {}", most, of));
 }
 
-/// Throws T1662 for numbers that do not fit the experts of the layer, which are known here first.
+/// Throws T1662 for parameters that do not match the number of experts, which is first known here.
 void check_parts(const RouterParts& p, std::int64_t experts) {
   require_within("k", p.k, experts, "experts");
   if (p.groups <= 1) return;
@@ -24,7 +24,7 @@ void check_parts(const RouterParts& p, std::int64_t experts) {
   require_within("group_top", p.group_top, experts / p.groups, "experts of a group");
 }
 
-/// The ranks with -inf in groups that are not kept; 0 would be better than a negative rank.
+/// Sets ranks to -inf in groups that are not kept; 0 would exceed negative ranks.
 Tile in_kept_groups(const RouterParts& p, const Tile& ranks) {
   const std::int64_t tokens = ranks.dim(0), experts = ranks.dim(1);
   const Tile grouped = ranks.reshape({tokens, p.groups, experts / p.groups});
@@ -53,7 +53,7 @@ Tile gradient(const RouterParts& p, const Tile& logits, const Index& tokens, con
   return p.score_gradient(logits, tokens, dscores);
 }
 
-/// The logits themselves as scores.
+/// Uses the logits as scores.
 RouterParts by_logits(int k) {
   return {.k = k,
           .score = [](const Tile& z, const Index&) { return z; },
@@ -69,7 +69,7 @@ RouterParts with_softmax(RouterParts p) {
   p.to_weights = routers::softmax_rows, p.weights_gradient = routers::softmax_rows_gradient;
   return p;
 }
-/// Weights scale * score / (sum of the chosen + epsilon).
+/// Sets the weights to scale * score / (sum of the chosen scores + epsilon).
 RouterParts over_their_sum(RouterParts p, float scale = 1, float epsilon = 0) {
   p.to_weights = [=](const Tile& w) { return w * (scale / (sum(w, 1, keepdims) + epsilon)); };
   p.weights_gradient = [=](const Tile& w, const Tile& dw) {
@@ -95,7 +95,7 @@ namespace routers {
 
 Tile softmax_rows(const Tile& z) {
   const Tile e = exp(z - max(z, 1, keepdims));
-  return e * (1.0f / sum(e, 1, keepdims));  // one division a row
+  return e * (1.0f / sum(e, 1, keepdims));  // one division per row
 }
 
 Tile softmax_rows_gradient(const Tile& z, const Tile& dp) {
@@ -104,7 +104,7 @@ Tile softmax_rows_gradient(const Tile& z, const Tile& dp) {
 }
 
 Router mixtral(int k) { return router(with_softmax(by_logits(k))); }
-/// Probabilities over their sum are the softmax of their logits.
+/// Normalized probabilities of the chosen experts are the softmax of their logits.
 Router qwen3(int k) { return mixtral(k); }
 Router deepseek_moe(int k) { return router(by_probabilities(k)); }
 Router switch_transformer() { return deepseek_moe(1); }
@@ -126,8 +126,8 @@ Router gshard_random(Tensor draws, float threshold) {
                is_kept = arange(2)(none, all) == 0 || draw * threshold < r.weights;
     return Routing{r.weights, where(is_kept, r.ids, -1)};
   };
-  // The chances have no gradient. The weight of a choice that is not kept counts in the sum, and
-  // which it was the ids no longer say: the best two are found again.
+  // The random decision has no gradient. The weight of a dropped choice contributes to the sum, but
+  // its id is -1 by now, so the best two are computed again.
   const auto gradient = [best](const Tile& z, const Index& t, const Tile&, const Tile& dw) {
     return best.gradient(z, t, best.choose(z, t).ids, dw);
   };

@@ -1,6 +1,6 @@
 #pragma once
-// Kernels of routing whose tables the last program makes: for any number of tokens, and where
-// choices compete by slots or in groups.
+// Routing kernels whose tables are computed by the last program: for any number of tokens, and for
+// choices that compete by slot or in groups.
 #include <optional>
 
 #include "kernels/moe/placement.h"
@@ -8,32 +8,32 @@
 
 namespace tegula::experts {
 
-/// Choices of tokens by `router` from `logits` [tokens, experts] (+ `bias`), behind them the
-/// shape's shared experts, with weight 1.
+/// Choices of tokens by `router` from `logits` [tokens, experts] (+ `bias`), followed by the shared
+/// experts of the shape, with weight 1.
 struct TokenChoices {
   Router router;
   PlacementShape shape;
 
-  /// Choices of a tile of tokens [block, k]; there are none of tokens behind the last.
+  /// Returns the choices of a tile of tokens [block, k]; tokens beyond the last have none.
   Routing of(const In<f32, 2>& logits, const std::optional<In<f32, 1>>& bias,
              const Index& t) const {
-    const Subscript experts = whole(logits.static_dim(1));  // known to be there
+    const Subscript experts = whole(logits.static_dim(1));  // in bounds
     Tile z = logits(t, experts);
     if (bias) z = z + (*bias)(experts)(none, all);
     auto [weights, ids] = router.choose(z, t);
     if (const int shared = shape.shared; shared > 0) {
-      ids = where(ids < shape.routed(), ids, -1);  // a router chooses none of the shared ones
+      ids = where(ids < shape.routed(), ids, -1);  // a router must not choose shared experts
       const Tile number = arange(shared, shape.routed())(none, all);
       ids = cat({ids, broadcast(number, {shape.block, shared})}, 1);
       weights = cat({weights, full<f32>(1.0f, shape.block, shared)}, 1);
     }
-    // Choices need not come from the logits.
+    // Choices may not depend on the logits, so absent tokens are masked explicitly.
     const auto own = [&](const Tile& x) { return crop(x, 0, t.first(), logits.rows()); };
     return {own(weights), own(ids)};
   }
 };
 
-/// Choices of every token, their counts, and the tables of the placement.
+/// Computes the choices of all tokens, their counts, and the tables of the placement.
 struct RouteTokens {
   TokenChoices choices;
 

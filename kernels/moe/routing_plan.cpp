@@ -5,17 +5,17 @@
 namespace tegula::experts {
 namespace {
 
-/// Tokens that one program routes, where a second launch would cost more.
+/// Largest number of tokens that one program routes; for more, a second launch is cheaper.
 constexpr std::int64_t kTokensOfOneTile = 32;
 constexpr int kBlocks[] = {16, 32, 64};
-/// Tiles that SMs route at one time: with more tokens, tiles are larger as long as there are
-/// larger ones, so that fewer counts are added up.
+/// Tiles that the SMs route concurrently: for more tokens, larger tiles are used if available, so
+/// that fewer counts have to be added.
 constexpr std::int64_t kTilesAtOnce = 128;
-/// Counts of tiles that every program of the second launch adds up: half a megabyte from L2.
-/// Columns of more experts do not fit the registers of a warp.
+/// Largest number of tile counts that each program of the second launch adds: half a megabyte from
+/// L2. Columns of more experts do not fit in the registers of a warp.
 constexpr std::int64_t kMaxCounts = std::int64_t{1} << 18;
 constexpr int kMaxColumns = 512;
-/// Programs of the second launch, beyond which each has several tiles.
+/// Number of programs of the second launch above which each processes several tiles.
 constexpr std::int64_t kPlacingPrograms = 128;
 
 PlacementShape placement_shape(const MoeOptions& o) {
@@ -93,8 +93,8 @@ RoutingKernels::RoutingKernels(const MoeOptions& o)
       tiled_.emplace_back(o.router, shape_, block);
 }
 
-/// Choices that compete by slots or in groups need the tables of all. Sums along a token's row are
-/// those of the layout, which tiles of other heights have otherwise.
+/// Choices that compete by slot or in groups need tables of all tokens. Sums over a token's row
+/// follow the layout, which depends on the tile height: not batch-invariant.
 bool RoutingKernels::is_tiled(std::int64_t tokens) const {
   const int columns = counted_experts(shape_.experts);
   return !is_batch_invariant_ && !shape_.by_slot && shape_.group_tokens == 0 &&
@@ -130,7 +130,7 @@ void RoutingKernels::plan_tiles(PlanBuilder& plan, const RoutingInputs& in,
 
 void RoutingKernels::plan_by_tables(PlanBuilder& plan, const RoutingInputs& in,
                                     const RoutingSlots& out) const {
-  // Without tokens, one program writes tables without rows.
+  // Without tokens, one program writes empty segments.
   const std::int64_t tiles = tiles_of(tokens_of(plan, in), shape_.block),
                      groups = (tiles + kTilesPerGroup - 1) / kTilesPerGroup;
   const PlanSlot counts = plan.scratch({tiles, shape_.bins()}, DType::i32),

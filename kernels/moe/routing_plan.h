@@ -1,5 +1,5 @@
 #pragma once
-// Routing in the plan of a call.
+// Routing within the plan of a call.
 #include <array>
 #include <vector>
 
@@ -10,12 +10,12 @@
 
 namespace tegula::experts {
 
-/// The tensors of MoeRouting in a plan.
+/// Slots of the tensors of MoeRouting.
 struct RoutingSlots {
   PlanSlot ids, weights, row_of, slot_of, offsets, first_tiles;
 };
 
-/// Segments of tiles that a table counts, as kernels take them.
+/// Slots of the segments of one table, as kernel arguments.
 struct SegmentSlots {
   PlanSlot offsets, first_tiles;
 };
@@ -24,35 +24,35 @@ inline SegmentSlots segments_of(PlanBuilder& plan, const RoutingSlots& r, int ta
           plan.view(r.first_tiles, [table](const Tensor& t) { return t.select(0, table); })};
 }
 
-/// The shapes of MoeRouting's tensors, in order of its members.
+/// Shapes of MoeRouting's tensors, in the order of its members.
 struct RoutingShapes {
   RoutingShapes(const MoeOptions& options, std::int64_t tokens);
   Dims choices, rows, offsets, first_tiles;
 };
 
-/// Rows of the tiles of the two products.
+/// Tile heights of the two GEMMs.
 struct TileHeights {
   int up = 128, down = 128;
 };
 
-/// Operands of routing: logits [tokens, experts], a bias or none, the most rows of an expert.
+/// Inputs of routing: logits [tokens, experts], an optional bias, the maximum rows per expert.
 struct RoutingInputs {
   PlanSlot logits, bias;
   int capacity = -1;
   TileHeights tiles = {};
 };
 
-/// The kernels of tile_routing.h for tiles of one number of tokens.
+/// The kernels of tile_routing.h for one tile height (tokens per tile).
 class TiledRouting {
  public:
   TiledRouting(const Router& router, PlacementShape shape, int block);
   int block() const { return shape_.block; }
-  /// Launches one program for at most block() tokens.
+  /// Launches a single program, for at most block() tokens.
   void plan_one(PlanBuilder& plan, const RoutingInputs& in, const RoutingSlots& out) const;
   void plan(PlanBuilder& plan, const RoutingInputs& in, const RoutingSlots& out) const;
 
  private:
-  /// Tiles that a program of the second launch has.
+  /// Tiles per program of the second launch.
   static constexpr std::array kTilesOfProgram{1, 2, 4, 16};
   using Place = decltype(kernel("", PlaceTiles{}));
   const Place& place(std::int64_t tiles) const;
@@ -75,7 +75,7 @@ class RoutingKernels {
   void plan_by_tables(PlanBuilder& plan, const RoutingInputs& in, const RoutingSlots& out) const;
 
   PlacementShape shape_;
-  std::vector<TiledRouting> tiled_;  ///< by ascending tokens of a tile
+  std::vector<TiledRouting> tiled_;  ///< in ascending order of tokens per tile
   decltype(kernel("", RouteTokens{})) route_;
   decltype(kernel("", PlaceTokens{})) place_;
   bool is_by_experts_, is_batch_invariant_;

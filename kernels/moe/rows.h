@@ -1,16 +1,16 @@
 #pragma once
-// Rows of tokens brought into the order of experts, and their results added up by token. A row's
-// number is a scalar, so that its elements are read 16 bytes at a time.
+// Copies rows of tokens into the order of experts, and adds up their results per token. Row indices
+// are scalars, so that rows are accessed 16 bytes at a time.
 #include <optional>
 
 #include "tegula/tegula.h"
 
 namespace tegula::experts {
 
-/// Columns of a row that a program copies or adds up at once: 16 bytes a thread.
+/// Columns of a row that a program copies or adds at a time: 16 bytes per thread.
 inline constexpr int kRowColumns = 1024;
 
-/// Calls `f` with the number of each of k choices: one body each while they are few.
+/// Calls `f` with the index of each of k choices; the loop is unrolled if k is small.
 template <class F>
 void each_choice(int k, const F& f) {
   constexpr int kUnrolled = 16;
@@ -20,9 +20,9 @@ void each_choice(int k, const F& f) {
     for (auto j : steps(k, 1)) f(j.first());
 }
 
-/// P [rows, h] = the tokens' rows of X, sorted by expert: row row_of(t, j) is that of token t, for
-/// each of its choices j; -1 is a dropped choice. `weights` scale them where experts take weighted
-/// inputs. Other rows stay as they are. A token's row is read once, and written to its k places.
+/// P [rows, h] = the tokens' rows of X, sorted by expert: row_of(t, j) is the row of choice j of
+/// token t, -1 if it is dropped. `weights` scale the rows if experts take weighted inputs. Other
+/// rows are not written. A token's row is read once, and written for each of its k choices.
 template <class T>
 struct PermuteRows {
   void operator()(In<T, 2> X, In<i32, 2> row_of, std::optional<In<f32, 2>> weights,
@@ -39,8 +39,8 @@ struct PermuteRows {
   }
 };
 
-/// O [tokens, h] = sum over slots of weights * Y's row of that choice, in order of the slots: the
-/// same bits in every run. Row -1 is a dropped choice and counts as 0.
+/// O [tokens, h] = sum over slots of weights * the choice's row of Y, in order of the slots:
+/// bitwise reproducible. Row -1 is a dropped choice and contributes 0.
 template <class T>
 struct CombineRows {
   void operator()(In<T, 2> Y, In<i32, 2> row_of, std::optional<In<f32, 2>> weights,

@@ -1,6 +1,6 @@
 #pragma once
-// Kernels of routing whose programs add up the counts of all tiles of tokens themselves, so that
-// nobody waits for a table: a launch for a tile, two for hundreds of them.
+// Routing kernels whose programs each add the counts of all tiles of tokens, so no program waits
+// for a table: one launch for a single tile, two for up to hundreds of tiles.
 #include <algorithm>
 #include <bit>
 #include <optional>
@@ -9,19 +9,19 @@
 
 namespace tegula::experts {
 
-/// Registers of a thread that the logits of a tile of tokens fill, and the most warps.
+/// Registers per thread for the logits of a tile of tokens, and the maximum number of warps.
 inline constexpr int kLogitsPerThread = 32, kMaxWarps = 16;
-inline constexpr int kPlacingWarps = 8;  ///< of a program that places choices
-/// Columns of counts: rows of a power of two are read by whole warps, two counts in a word.
+inline constexpr int kPlacingWarps = 8;  ///< warps of a program that places choices
+/// Returns the columns of counts: a power of two; whole warps read a row, two counts per word.
 constexpr int counted_experts(int experts) {
   return std::max(2, static_cast<int>(std::bit_ceil(static_cast<unsigned>(experts))));
 }
-/// Counts [tiles, counted_experts] of u16 as words.
+/// Returns a view of the u16 counts [tiles, counted_experts] as 32-bit words.
 inline Tensor pairs_of(const Tensor& counts) {
   return Tensor::borrow(counts.data(), {counts.size(0), counts.size(1) / 2}, DType::u32,
                         counts.device());
 }
-/// Warps of a program with a tile of `tokens` and `experts`.
+/// Returns the number of warps of a program that routes a tile of `tokens` to `experts`.
 constexpr int routing_warps(int tokens, int experts) {
   const auto elements =
       static_cast<std::int64_t>(tokens) * std::bit_ceil(static_cast<unsigned>(experts));
@@ -29,7 +29,7 @@ constexpr int routing_warps(int tokens, int experts) {
       std::clamp<std::int64_t>(elements / (32 * kLogitsPerThread), 4, kMaxWarps));
 }
 
-/// Choices that have an expert, and what each needs for its row.
+/// The placed choices of a tile, and the data from which their rows are computed.
 class TileRows {
  public:
   /// `ids` [tokens, k].
@@ -41,9 +41,9 @@ class TileRows {
 
   const Tile& key() const { return key_; }
   const Tile& expert() const { return expert_; }
-  /// Stores rows of choices, in front of which so many others chose the same expert: `ranks`
-  /// [tokens * k] in their tile and, where there are more tiles, `claimed` [tiles * experts] in
-  /// earlier ones.
+  /// Stores the rows of choices. A row follows from the number of earlier choices of the same
+  /// expert: `ranks` [tokens * k] within the tile and, if there are several tiles, `claimed` [tiles
+  /// * experts] in earlier tiles.
   void store(const Index& tokens, const Tile& ranks, const std::optional<Tile>& claimed,
              const Tile& sizes, const Tile& capacity, const PlacementRows& rows) const {
     Tile is_kept = is_placed_, first = cumsum(sizes, 0, {.exclusive = true}), claims = ranks;
@@ -63,7 +63,7 @@ class TileRows {
   }
 
  private:
-  /// Gives the place of the counts of a choice's tile and expert.
+  /// Returns the index of the counts of a choice's tile and expert.
   Tile place_in(const Tile& claimed, const Tile& sizes) const {
     if (claimed.dim(0) == sizes.dim(0)) return expert_;
     const auto choices = static_cast<int>(expert_.dim(0)), of_tile = shape_.block * shape_.k;
@@ -78,7 +78,7 @@ class TileRows {
   Tile key_, is_placed_, expert_;
 };
 
-/// All of routing where one tile has all tokens.
+/// Routes all tokens in a single tile.
 struct RouteOneTile {
   TokenChoices choices;
 
@@ -101,8 +101,8 @@ struct RouteOneTile {
   }
 };
 
-/// Choices of every token; counts [tiles, counted_experts] of each tile of tokens; and, where its
-/// row will stand, how many choices in front of one in its tile have the same expert.
+/// Writes the choices of all tokens, the counts [tiles, counted_experts] of each tile of tokens,
+/// and, in place of a choice's row, the number of earlier choices of the same expert in its tile.
 struct RouteTiles {
   TokenChoices choices;
 
@@ -124,8 +124,8 @@ struct RouteTiles {
   }
 };
 
-/// Rows of what RouteTiles chose, of `tiles` tiles a program; one more program writes the segments,
-/// so that none has to do both. `pairs`: pairs_of its counts.
+/// Computes the rows of the choices of RouteTiles, `tiles` tiles per program. One extra program
+/// writes the segments, so that no program does both. `pairs` is pairs_of its counts.
 struct PlaceTiles {
   PlacementShape shape;
   int tiles = 1;
@@ -152,11 +152,11 @@ struct PlaceTiles {
     }
   }
 
-  /// The most choices of a token that sums of words have room for.
+  /// Maximum choices per token for which packed 16-bit sums cannot overflow.
   static constexpr int most_choices(int block) { return 0xffff / (block * kRowsOfThread); }
 
  private:
-  /// Rows of pairs that a thread adds up before it takes the two apart.
+  /// Rows of pairs that a thread adds before it unpacks the two counts.
   static constexpr int kRowsOfThread = 32;
   struct Sums {
     Tile before, total;
@@ -164,7 +164,7 @@ struct PlaceTiles {
   static Tile words(const InOut<u32, 2>& pairs, const Index& rows) {
     return fill_absent(pairs(rows, whole(pairs.static_dim(1))), 0);
   }
-  /// Both counts of each word along an axis.
+  /// Returns both counts of each word, interleaved along an axis.
   static Tile counts_of(const Tile& words, int axis) {
     return interleave(cast<i32>(words & 0xffff), cast<i32>(words >> 16), axis);
   }
@@ -174,7 +174,7 @@ struct PlaceTiles {
     constexpr int kSmallBlock = 16, kThreads = 32 * kPlacingWarps;
     const int columns = pairs.static_dim(1), of_thread = shape.block <= kSmallBlock ? 32 : 64,
               each = std::clamp(of_thread * kThreads / columns / kPlacingWarps, 1, kRowsOfThread);
-    // Each warp's rows are added up a word at a time.
+    // Each warp's rows are added as packed words.
     Tile before = zeros<i32>(kPlacingWarps, 2 * columns), total = before;
     for (auto r : steps(pairs.rows(), each * kPlacingWarps)) {
       const auto of_warps = [&](const Tile& t) {
@@ -184,7 +184,7 @@ struct PlaceTiles {
       total = total + of_warps(rows);
       before = before + of_warps(where(r.indices()(all, none) < tile, rows, 0));
     }
-    // Both at once: the warps meet no more often than they have to.
+    // Reduces both at once to minimize barriers between the warps.
     const auto [of_earlier, of_all] = split(sum(join(before, total), 0));
     return {of_earlier, of_all};
   }
