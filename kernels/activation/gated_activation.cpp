@@ -1,4 +1,4 @@
-// SwiGLU and GEGLU, element by element.
+// Element-wise SwiGLU and GEGLU.
 #include "tegula/kernels/gated_activation.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ Activated silu_of(const Tile& x) {
   return {value, s + value * (1.0f - s)};
 }
 
-/// Phi(x) x, with the normal distribution's Phi and density.
+/// Returns Phi(x) x and its derivative, where Phi is the CDF of the normal distribution.
 Activated gelu_of(const Tile& x) {
   constexpr float kDensity = std::numbers::inv_sqrtpi_v<float> / std::numbers::sqrt2_v<float>;
   const Tile phi = 0.5f * (1.0f + erf(x * (1 / std::numbers::sqrt2_v<float>)));
@@ -33,12 +33,12 @@ Activated gelu_of(const Tile& x) {
   return {gelu(x), phi + x * density};
 }
 
-/// x (1 + tanh(u)) / 2 as x sigmoid(2 u), which is the same and takes half as long: the accurate
-/// tanh has two ways, for small and for large numbers.
+/// Computes x (1 + tanh(u)) / 2 as x sigmoid(2 u), which is equal and takes half the time: the
+/// accurate tanh has separate paths for small and large numbers.
 Activated gelu_tanh_of(const Tile& x) {
   constexpr float kCubic = 0.044715f,
                   kScale = 2 * std::numbers::sqrt2_v<float> * std::numbers::inv_sqrtpi_v<float>;
-  // Beyond the bound, where the slope counts no more, it would overflow and make NaN of 0 * inf.
+  // Above this bound the slope no longer matters, but would overflow and give NaN = 0 * inf.
   const Tile square = min(x * x, 0x1p100f), s = sigmoid(kScale * x * (1.0f + kCubic * square)),
              value = x * s;
   const Tile slope = kScale * (1.0f + 3 * kCubic * square);
@@ -50,7 +50,7 @@ Activated activated(GateActivation activation, const Tile& x) {
   return activation == GateActivation::gelu ? gelu_of(x) : gelu_tanh_of(x);
 }
 
-/// Extents of a program's tile.
+/// Extents of the tile of a program.
 struct TileShape {
   int rows, columns;
 };
@@ -80,22 +80,22 @@ auto gated_backward_kernel() {
 
 template <class T>
 struct GatedKernels {
-  // A thread has 16 elements of each of two or more tensors: as many bytes under way as 32 of one.
+  // Each thread holds 16 elements of at least two tensors: as many bytes in flight as 32 of one.
   decltype(gated_forward_kernel<T>()) forward =
       gated_forward_kernel<T>().with_plan({.num_warps = 4});
   decltype(gated_backward_kernel<T>()) backward =
       gated_backward_kernel<T>().with_plan({.num_warps = 4});
-  // Plans depend on which tensors are contiguous, and classes of strides do not tell.
+  // Plans depend on which tensors are contiguous, which stride classes do not distinguish.
   CallPlans forward_plans{StrideKey::exact}, backward_plans{StrideKey::exact};
 };
 template <class T>
 const GatedKernels<T>& gated_kernels() {
-  static const auto* const all = new GatedKernels<T>;  // statics may call, too
+  static const auto* const all = new GatedKernels<T>;  // leaked: static destructors may call
   return *all;
 }
 
-/// The tensors of a call as its plan launches them: where all are contiguous, one row, of which
-/// only the last tile is ragged.
+/// Returns the tensors of a call as its plan launches them: if all are contiguous, as a single row,
+/// of which only the last tile is partial.
 template <std::size_t N>
 std::array<PlanSlot, N> as_rows(PlanBuilder& plan) {
   std::array<PlanSlot, N> slots;

@@ -44,7 +44,7 @@ class Program {
         tiles_{tiles.block_q, tiles.block_kv},
         programs_(tiles.cluster_ctas),
         group_(x.Q.dim(1) / x.K.dim(1)) {
-    x.K.static_dim(3), x.O.static_dim(3);  // so that no guard is left where nothing is absent
+    x.K.static_dim(3), x.O.static_dim(3);  // static: no guards where nothing is absent
     if (rows.cu_q) any_number();
     any_length();
   }

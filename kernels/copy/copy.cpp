@@ -1,4 +1,4 @@
-// Copies of any strides, tile by tile; elements are bits, whatever they mean.
+// Tiled copies of tensors with any strides; elements are copied as bits.
 #include "tegula/kernels/copy.h"
 
 #include "kernels/argument_error.h"
@@ -38,7 +38,7 @@ auto copy_two() {
   });
 }
 
-/// The tensor as three dimensions, its elements as bits.
+/// Returns the tensor as three dimensions, with elements of an unsigned type.
 Tensor as_bits(const Tensor& t, DType bits) {
   const Tensor box = t.with_rank(3);
   return Tensor::borrow(t.data(), box.shape(), bits, t.device(), box.strides());
@@ -51,11 +51,11 @@ struct CopyKernels {
 };
 template <class T>
 const CopyKernels<T>& copy_kernels() {
-  static const auto* const all = new CopyKernels<T>;  // statics may copy, too
+  static const auto* const all = new CopyKernels<T>;  // leaked: static destructors may call
   return *all;
 }
 
-/// Calls `f` with a value of the unsigned type that has as many bytes.
+/// Calls `f` with a value of the unsigned type of the same size.
 template <class F>
 void with_bits(DType dtype, const F& f) {
   switch (size_bytes(dtype)) {

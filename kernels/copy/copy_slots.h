@@ -1,5 +1,5 @@
 #pragma once
-// Copies as launches of a plan.
+// Tensor copies as launches of a plan.
 #include <span>
 
 #include "tegula/call_plan.h"
@@ -9,7 +9,7 @@ namespace tegula {
 struct SlotCopy {
   PlanSlot from, to;
 };
-/// Several copies of tensors of one type, two in a launch.
+/// Copies tensors of one type, two per launch.
 void plan_copies(PlanBuilder& plan, std::span<const SlotCopy> copies);
 
 }  // namespace tegula

@@ -10,14 +10,14 @@ constexpr std::int64_t kGranule = 16, kLine = 128;
 
 int other_of(int dim) { return dim == -1 ? -2 : -1; }
 
-/// The dimension along which the copy is contiguous.
+/// Returns the dimension along which the copy is contiguous.
 int dim_of_copy(const RepackedOperand& o) {
   const int other = other_of(o.dim);
   return o.requirement == LayoutRequirement::tma_compatible && o.tensor.stride(other) == 1 ? other
                                                                                            : o.dim;
 }
 
-/// Shape of a row-major tensor that has room for the copy.
+/// Returns the shape of a row-major tensor that can hold the copy.
 Dims shape_of_copy(const RepackedOperand& o) {
   const Tensor& t = o.tensor;
   const int inner = dim_of_copy(o);
@@ -25,7 +25,7 @@ Dims shape_of_copy(const RepackedOperand& o) {
   return {t.rank() == 3 ? t.size(0) : 1, t.size(other_of(inner)), round_up(t.size(inner), line)};
 }
 
-/// The part of such a tensor that is as large as the operand.
+/// Returns the part of such a tensor that has the extents of the operand.
 Tensor place_of_copy(const RepackedOperand& o, const Tensor& memory) {
   const int inner = dim_of_copy(o);
   Tensor place = memory.slice(-1, 0, o.tensor.size(inner));

@@ -1,7 +1,7 @@
 #pragma once
 // Reduce-then-scan (Sengupta, Harris, Zhang and Owens 2007): one launch sums the chunks of an
-// array, its last program scans the sums, and the next launch scans each chunk from its own start.
-// The order of arrival decides nothing, so floats have the same bits in every run.
+// array, its last program scans the sums, and the next launch scans each chunk from its start
+// value. The order of arrival has no effect, so floats have the same bits in every run.
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -14,20 +14,20 @@
 
 namespace tegula::device {
 
-/// Elements of a chunk.
+/// Elements per chunk.
 inline constexpr int kChunk = 8192;
-/// Sums of chunks that the last program scans at a time.
+/// Chunk sums that the last program scans at a time.
 inline constexpr int kSumsPerStep = 4096;
 
-/// Chunks of an array; one of nothing at least.
+/// Returns the number of chunks of an array, at least one.
 inline std::int64_t chunks_of(std::int64_t elements) {
   return std::max<std::int64_t>(1, ceil_div<std::int64_t>(elements, kChunk));
 }
 
-/// Elements of chunk number `number`.
+/// Returns the elements of chunk `number`.
 inline Index chunk_at(const Tile& number) { return slice(number * kChunk, kChunk); }
 
-/// Puts the sum of those in front of it in the place of each sum, and returns the sum of all.
+/// Replaces the sums by their exclusive scan, and returns the total.
 template <class T>
 Tile scan_sums(const InOut<T, 1>& sums) {
   Tile carried = full<T>(0);
@@ -39,8 +39,8 @@ Tile scan_sums(const InOut<T, 1>& sums) {
   return carried;
 }
 
-/// The first launch: starts[i] becomes the sum of all chunks in front of chunk i. Elements are
-/// converted to `T` first, so that truth values are counted.
+/// First launch: starts[i] = the sum of all chunks before chunk i. Elements are converted to `T`
+/// first, so that booleans are counted.
 template <class From, class T>
 auto chunk_starts() {
   return kernel("device_chunk_starts", [](In<From, 1> x, InOut<T, 1> starts,
@@ -56,7 +56,7 @@ auto chunk_starts() {
   });
 }
 
-/// The second launch of a scan. The last chunks come first: the L2 still has them.
+/// Second launch of a scan. Processes the last chunks first, which are still in L2.
 template <class T>
 auto scan_chunks() {
   return kernel("device_scan", [](In<T, 1> x, In<T, 1> starts, Out<T, 1> y, bool is_exclusive) {
@@ -79,7 +79,7 @@ void plan_scan(PlanBuilder& plan, PlanSlot x, PlanSlot y, bool is_exclusive) {
   plan.launch(*scan_kernel, x, starts, y, is_exclusive);
 }
 
-/// Throws T1662 where a dimension has 2^31 elements or more: places in it are i32.
+/// Throws T1662 if a dimension has 2^31 or more elements: indices into it are i32.
 inline void require_places(const char* kernel, const char* name, const Tensor& tensor,
                            int dim = 0) {
   if (tensor.size(dim) > std::numeric_limits<std::int32_t>::max())
@@ -87,7 +87,7 @@ inline void require_places(const char* kernel, const char* name, const Tensor& t
                          "less than 2147483648 elements: their places are i32");
 }
 
-/// Throws T1662: the element type is none of those that `types` names.
+/// Throws T1662: the element type is not one of those listed in `types`.
 [[noreturn]] inline void throw_type(const char* kernel, const char* name, const Tensor& tensor,
                                     const char* types) {
   throw_argument_error(ErrorId::kernel_argument, kernel, name, tensor.str(), types);

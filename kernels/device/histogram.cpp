@@ -1,5 +1,5 @@
-// Counts of keys: of up to 4096 bins in shared memory, of more by additions to the counts
-// themselves. Both are sums of integers, whose order does not matter.
+// Histogram: up to 4096 bins are counted in shared memory, more by atomic additions to the counts.
+// Both are integer sums, so their order has no effect.
 #include "tegula/kernels/device_histogram.h"
 
 #include "kernels/device/chunks.h"
@@ -11,7 +11,7 @@ namespace {
 constexpr int kMaxTileBins = 4096, kKeys = 4096;
 /// Keys of a tile of so many bins: with more keys, clearing and reading the counters costs less.
 constexpr int keys_of_tile(std::int64_t bins) { return bins > 1024 ? 2 * kKeys : kKeys; }
-/// Programs that share an SM.
+/// Programs per SM.
 constexpr std::int64_t kProgramsOfSm = 4;
 
 auto histogram_zero_kernel() {
@@ -47,7 +47,7 @@ auto many_bins_kernel() {
 template <class T>
 bool counts_keys(const Stream& stream, const Tensor& keys, const Tensor& counts) {
   if (keys.dtype() != dtype_of<T>) return false;
-  static const auto* const plans = new CallPlans;  // statics may call, too
+  static const auto* const plans = new CallPlans;  // leaked: static destructors may call
   static const auto* const zero = new auto(histogram_zero_kernel());
   static const auto* const tile_bins =
       new auto(tile_bins_kernel<T>().with_plan({.num_warps = 8, .min_ctas_per_sm = 4}));

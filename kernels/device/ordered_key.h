@@ -1,5 +1,5 @@
 #pragma once
-// Keys as unsigned words whose order is that of a sort.
+// Sort keys as unsigned words with the order of the sort.
 #include <type_traits>
 
 #include "tegula/order.h"
@@ -7,7 +7,7 @@
 
 namespace tegula::device {
 
-/// The order of T: words that compare as a sort in this direction wants the keys.
+/// Maps T to words whose ascending order is the order of a sort in the given direction.
 template <class T>
 class OrderedKey {
  public:
@@ -28,7 +28,7 @@ class OrderedKey {
     const Tile bits = where(key >= sign(), key ^ sign(), ~key);
     return where(word == last(), nan, bitcast<T>(bits));
   }
-  /// The largest word.
+  /// Returns the largest word.
   static Tile last() { return ~full<Word>(0); }
 
  private:

@@ -1,4 +1,4 @@
-// Running sums of an array: of two launches, or in one pass with look-back.
+// Prefix sums of an array: two launches, or a single pass with look-back.
 #include "tegula/kernels/device_scan.h"
 
 #include "kernels/device/chunks.h"
@@ -16,7 +16,7 @@ auto zero_words_kernel() {
   });
 }
 
-/// One pass: a program's chunk has the number of its ticket, so that those before it have started.
+/// Single pass: chunks are numbered by ticket, so those before a program's chunk have started.
 template <class T>
 auto look_back_kernel() {
   return kernel("device_scan_look_back",
@@ -30,7 +30,7 @@ auto look_back_kernel() {
                     const LookBack<T> chunks(words);
                     const Tile own = sum(chunk);
                     chunks.publish(number, own);
-                    // The chunk is scanned while those before it publish their sums.
+                    // The chunk is scanned while earlier chunks publish their sums.
                     const Tile running = cumsum(chunk, 0, {.exclusive = is_exclusive});
                     y(at) = chunks.collect(number, own, 0, plus) + running;
                   }
@@ -50,7 +50,7 @@ template <class T>
 bool scans(const Stream& stream, const Tensor& x, const Tensor& y,
            const DeviceScanOptions& options) {
   if (x.dtype() != dtype_of<T>) return false;
-  static const auto* const plans = new CallPlans;  // statics may call, too
+  static const auto* const plans = new CallPlans;  // leaked: static destructors may call
   const bool is_exclusive = options.kind == ScanKind::exclusive,
              looks_back = dtype_of<T> == DType::i32 || options.look_back;
   plans->call(

@@ -1,4 +1,4 @@
-// Binary search, one value a thread and some at once.
+// Binary search, with one value per thread and several searches in flight.
 #include "tegula/kernels/device_searchsorted.h"
 
 #include <bit>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kValues = 1024;
 
-/// Whether an element stands in front of the value's place.
+/// Returns true if the element precedes the position of the value.
 template <class T>
 Tile stands_before(const Tile& element, const Tile& value, SearchSide side) {
   const Tile is_before = side == SearchSide::left ? element < value : element <= value;

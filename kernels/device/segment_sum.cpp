@@ -1,6 +1,6 @@
-// Sums of segments: of rows by a program for each segment, of single elements by one for some. Of
-// segments of many elements, all programs sum parts first that lie where no segment decides, so
-// that one long segment is the work of many.
+// Segment sums. Rows: one program per segment. Elements: one program for several segments; if some
+// are long, all programs first sum fixed parts of the array, whose boundaries do not depend on the
+// segments, so that many programs share one long segment.
 #include "tegula/kernels/device_segment_sum.h"
 
 #include <algorithm>
@@ -15,15 +15,15 @@
 namespace tegula {
 namespace {
 
-/// Elements of a part; of the shortest segment that is added up by parts, which has a whole one.
+/// Elements per part; minimum length of a segment summed by parts, which contains a whole part.
 constexpr int kPart = 256, kLong = 2 * kPart;
 /// Parts of a program; offsets of one that looks for the longest segment, and lengths that a
 /// program looks at in one step.
 constexpr int kParts = 16, kOffsets = 4096, kLengths = 1024;
-/// Elements that a program adds in one step.
+/// Elements that a program adds per iteration.
 constexpr int kStep = 1024;
 
-/// Elements of a tile of rows, and the most columns of it.
+/// Elements in a tile of rows, and the maximum number of its columns.
 constexpr int kRowsTile = 4096, kMaxColumns = 512;
 
 template <class T>
@@ -49,7 +49,7 @@ auto longest_kernel() {
   });
 }
 
-/// Sums of parts, if a segment is long.
+/// Computes the sums of parts, if any segment is long.
 template <class T>
 auto segment_parts_kernel() {
   return kernel("device_segment_parts", [](In<T, 1> x, In<i32, 1> longest, Out<f32, 1> parts) {
@@ -66,7 +66,7 @@ auto segment_parts_kernel() {
   });
 }
 
-/// `total` [segments, elements] and what stands in v from `first` to `end` [segments], as it comes.
+/// Returns `total` [segments, elements] plus the elements of v from `first` to `end` [segments].
 template <class V>
 Tile added(Tile total, const V& v, const Tile& first, const Tile& end) {
   for (auto j : steps(max(end - first), static_cast<int>(total.dim(1)))) {
@@ -82,7 +82,7 @@ auto sums_of_elements() {
                                          Out<f32, 1> y, int segments) {
     for (auto s : grid(y, segments)) {
       grid_dependency_wait();
-      // Segments behind the last one are empty.
+      // Segments after the last one are empty.
       const Tile first = fill_absent(offsets(s), 0), end = fill_absent(offsets(s.shifted(1)), 0);
       const Tile is_long = end - first >= kLong;
       const Tile first_part = where(is_long, (first + (kPart - 1)) / kPart, 0),
@@ -96,7 +96,7 @@ auto sums_of_elements() {
   });
 }
 
-/// The launches of a call with x, offsets and y of single elements.
+/// Adds the launches of a call whose x, offsets and y have single elements.
 template <class T>
 void plan_elements(PlanBuilder& plan) {
   static const auto* const longest = new auto(longest_kernel());
@@ -111,8 +111,8 @@ void plan_elements(PlanBuilder& plan) {
                  of_parts = plan.scratch({at_least_one(plan.tensor(x).size(0), kPart)}, DType::f32);
   plan.launch(*longest, offsets, lengths);
   plan.launch(*parts, x, lengths, of_parts);
-  // Programs enough for all SMs, of as many segments as lanes if there are more than that. How many
-  // lanes add up a segment decides the order of its sum, which no GPU's size may change.
+  // Enough programs for all SMs; beyond that, as many segments per program as lanes. The lanes per
+  // segment determine the order of its sum, so they must not depend on the GPU.
   constexpr std::int64_t kManySegments = 32768;
   plan.launch(*sums, x, offsets, of_parts, y, segments < kManySegments ? 4 : 32);
 }
@@ -139,7 +139,7 @@ void device_segment_sum(const Stream& stream, const Tensor& x, const Tensor& off
   for_float(name, x.dtype(), [&]<class T>(T) {
     static const auto* const of_rows =
         new auto(sums_of_rows<T>().with_plan({.min_ctas_per_sm = 5}));
-    static const auto* const plans = new CallPlans;  // statics may call, too
+    static const auto* const plans = new CallPlans;  // leaked: static destructors may call
     if (is_rows) return (*of_rows)(stream, x, offsets, y, tile_columns(y));
     plans->call(stream, tensor_args(x, offsets, y), {},
                 [](PlanBuilder& plan) { plan_elements<T>(plan); });

@@ -1,4 +1,4 @@
-// Stream compaction: a chunk packs its elements in shared memory, and stores them side by side.
+// Stream compaction: a chunk packs its elements in shared memory and stores them contiguously.
 #include "tegula/kernels/device_select.h"
 
 #include "kernels/device/chunks.h"
@@ -29,7 +29,7 @@ template <class T>
 bool selects(const Stream& stream, const Tensor& x, const Tensor& keep, const Tensor& y,
              const Tensor& count) {
   if (x.dtype() != dtype_of<T>) return false;
-  static const auto* const plans = new CallPlans;  // statics may call, too
+  static const auto* const plans = new CallPlans;  // leaked: static destructors may call
   static const auto* const starts_kernel = new auto(device::chunk_starts<bool, i32>());
   static const auto* const kernel_of_type = new auto(select_kernel<T>());
   plans->call(stream, tensor_args(x, keep, y, count), {}, [&](PlanBuilder& plan) {

@@ -1,8 +1,8 @@
-// Radix sort, least significant digit first, in one pass over memory a digit (Adinolfi and Merrill,
-// "Onesweep: A Faster Least Significant Digit Radix Sort for GPUs", 2022). One launch counts all
-// digits of the keys. Then a launch a digit moves the keys: a program ranks those of a tile, finds
-// by look-back how many equal digits stand in the tiles before, and puts the tile in order in
-// shared memory, so that keys of one digit are stored side by side.
+// LSD radix sort with one pass over memory per digit (Adinolfi and Merrill, "Onesweep: A Faster
+// Least Significant Digit Radix Sort for GPUs", 2022). One launch counts all digits of the keys.
+// Then one launch per digit moves the keys: a program ranks the keys of a tile, finds by look-back
+// the number of equal digits in earlier tiles, and reorders the tile in shared memory, so that keys
+// of one digit are stored contiguously.
 #include "tegula/kernels/device_sort.h"
 
 #include <bit>
@@ -21,23 +21,23 @@ namespace {
 using device::OrderedKey;
 
 constexpr int kDigitBits = 8, kDigits = 1 << kDigitBits;
-/// Keys that one program sorts by itself.
+/// Maximum number of keys that one program sorts.
 constexpr std::int64_t kMaxOneTile = 2048;
-/// Bytes of the keys of a tile: what the exchange through shared memory takes.
+/// Bytes of the keys of a tile, which are exchanged through shared memory.
 constexpr int kSortTileBytes = 16384;
 template <class T>
 constexpr int kSortTile = kSortTileBytes / (sizeof(T) < 4 ? 4 : static_cast<int>(sizeof(T)));
 
-/// Programs that count, of an SM.
+/// Counting programs per SM.
 constexpr std::int64_t kCountersOfSm = 3;
 
-/// A thread has 16 keys of a tile, their ranks and companions in registers. Of moves, two CTAs an
-/// SM hide each other's barriers.
+/// A thread holds 16 keys of a tile with their ranks and values in registers. For moves, two CTAs
+/// per SM hide each other's barriers.
 constexpr PlanPatch kCountPlan{.num_warps = 8, .min_ctas_per_sm = 3},
     kMovePlan{.num_warps = 8, .min_ctas_per_sm = 2};
 
-/// The digit of a word that a pass sorts by, from bit `shift` on: a number of the launch, so that
-/// all passes are one kernel.
+/// Returns the digit that a pass sorts by, from bit `shift` on. The shift is a run-time parameter,
+/// so that all passes share one kernel.
 Tile digit_of(const Tile& word, const Tile& shift) {
   if (size_bits(word.dtype()) == 64)
     return cast<i32>((word >> cast<u64>(shift)) & full<u64>(kDigits - 1));
@@ -61,7 +61,7 @@ auto one_tile_kernel() {
                 });
 }
 
-/// Counters of all digits and the words of the look-back become 0.
+/// Clears the counters of all digits and the words of the look-back.
 auto sort_zero_kernel() {
   return kernel("device_sort_zero", [](Out<u64, 1> words, Out<i32, 2> counts, int passes) {
     constexpr int kWords = 2048;
@@ -72,8 +72,8 @@ auto sort_zero_kernel() {
   });
 }
 
-/// starts[pass, digit]: how many keys have a smaller digit, for all passes at once. The program
-/// that arrives last adds up the counts of all.
+/// starts[pass, digit] = number of keys with a smaller digit, for all passes. The last program to
+/// arrive scans the counts.
 template <class T>
 auto starts_kernel() {
   return kernel("device_sort_starts", [](In<T, 1> keys, InOut<i32, 2> starts, Ptr<u32> arrivals,
@@ -98,8 +98,8 @@ auto starts_kernel() {
   });
 }
 
-/// Moves keys and values of a tile to where the digits' starts and the counts of the tiles before
-/// say. A tile has the number of its program's ticket, so that those before it have started.
+/// Moves keys and values of a tile to their positions, from the digits' starts and the counts of
+/// earlier tiles. Tiles are numbered by ticket, so programs of earlier tiles have started.
 template <class T>
 auto move_kernel() {
   return kernel("device_sort_move", [](In<T, 1> keys, In<i32, 2> starts, Out<T, 1> sorted,
@@ -114,7 +114,7 @@ auto move_kernel() {
       const Tile number = ticket(tickets, cast<i32>(cdiv(keys.dim(0), kElements)));
       const Index own = slice(number * kElements, kElements);
       const Tile present = min(cast<i32>(keys.dim(0)) - number * kElements, kElements);
-      // Words behind the last key are the largest, and so stay behind it.
+      // Words after the last key are the largest, and therefore stay after all keys.
       const Tile is_present = arange(kElements) < present,
                  word = where(is_present, fill_absent(order.word_of(keys(own)), any_value),
                               order.last()),
@@ -125,7 +125,7 @@ auto move_kernel() {
           where(arange(kDigits) < kDigits - 1, digits, digits + present - kElements);
       const LookBack<i32> tiles(words, pass);
       tiles.publish(number, counts);
-      // Companions are under way, and the tile is put in order, while those before it publish.
+      // Values are loaded and the tile is reordered while earlier tiles publish their counts.
       std::optional<Tile> companion;
       if (sorted_values)
         companion = values ? (*values)(own) : number * kElements + arange(kElements);
@@ -154,12 +154,12 @@ struct SortKernels {
   decltype(move_kernel<T>()) move = move_kernel<T>().with_plan(kMovePlan);
 };
 
-/// Keys and their companions between two passes.
+/// Keys and values between two passes.
 struct Pairs {
   PlanSlot keys, values;
 };
 
-/// A call while its plan is built; arguments: keys, sorted, values, sorted values.
+/// Builds the plan of a call; arguments: keys, sorted, values, sorted values.
 template <class T>
 class Building {
  public:
@@ -182,7 +182,7 @@ class Building {
                  static_cast<std::int32_t>(programs), direction_);
     Pairs from{plan_.argument(0), plan_.argument(2)},
         to = scratch(), next{plan_.argument(1), has_values_ ? plan_.argument(3) : PlanSlot()};
-    // An even number of passes: the last one writes the results.
+    // The number of passes is even: the last pass writes the results.
     for (int pass = 0; pass < kPasses; ++pass) {
       plan_.launch(kernels().move, from.keys, starts, to.keys, from.values, to.values, words,
                    counters, pass, direction_);
@@ -192,7 +192,7 @@ class Building {
 
  private:
   static const SortKernels<T>& kernels() {
-    static const auto* const all = new SortKernels<T>;  // statics may call, too
+    static const auto* const all = new SortKernels<T>;  // leaked: static destructors may call
     return *all;
   }
   void one_tile() const {
@@ -216,7 +216,7 @@ template <class T>
 bool sorts(const Stream& stream, const Tensor& keys, const Tensor& sorted,
            const DeviceSortOptions& o) {
   if (keys.dtype() != dtype_of<T>) return false;
-  static const auto* const plans = new CallPlans;  // statics may call, too
+  static const auto* const plans = new CallPlans;  // leaked: static destructors may call
   plans->call(stream, tensor_args(keys, sorted, o.values, o.sorted_values),
               PlanOptions{static_cast<std::int64_t>(o.direction)},
               [&](PlanBuilder& plan) { Building<T>(plan, o.direction).build(); });
@@ -240,7 +240,7 @@ void device_sort(const Stream& stream, const Tensor& keys, const Tensor& sorted,
   require_tensor(name, "sorted", sorted, keys.dtype(), keys.shape());
   require_optional(name, "sorted_values", options.sorted_values, DType::i32, keys.shape());
   require_optional(name, "values", options.values, DType::i32, keys.shape());
-  // One launch has both where the keys are few, none where they are many.
+  // With few keys, one launch reads and writes both; with many keys, no launch does.
   const ByteRange read = keys.byte_range(), written = sorted.byte_range();
   if (keys.is_contiguous() && sorted.is_contiguous() && read.begin < written.end &&
       written.begin < read.end)

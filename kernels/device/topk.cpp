@@ -1,12 +1,12 @@
-// Top-k of rows: of short ones some in a program, of long ones first in parts, then among what the
-// parts found, until one part is left. Parts keep the order of the row, so ties still go to the
-// smaller index.
+// Top-k of rows: several short rows per program; long rows first in parts, then among the
+// candidates of the parts, until one part is left. Parts keep the order of the row, so ties still
+// go to the smaller index.
 //
-// Rows of 128 to 1024 elements are compared by the best of each group of neighbours first: the
-// best k elements lie in the k groups whose best are the best, ties to the smaller index. Those
-// groups are read again, in their order, and the best of them found. Rows of bf16 take words of a
-// key and its place, so that groups need no order, and lanes that have a part of a row each read it
-// where they compare it: nothing is exchanged but what is left.
+// Rows of 128 to 1024 elements first compare the best elements of groups of neighbours: the best k
+// elements are in the k groups with the best maxima, ties to the smaller index. Those groups are
+// loaded again, in their order, to find the best elements. Rows of bf16 use words of a key and its
+// position, so that groups need no order and each lane of a row loads the groups that it compares:
+// only the candidates are exchanged.
 #include "tegula/kernels/device_topk.h"
 
 #include <algorithm>
@@ -25,10 +25,10 @@ namespace tegula {
 namespace {
 
 constexpr std::int64_t kMaxKept = 4096;
-/// Elements of the smallest part of a row.
+/// Minimum number of elements in a part of a row.
 constexpr std::int64_t kMinPart = 4096;
 
-/// A slice of one column has no dimension, but an index tile of one has.
+/// A slice of one column drops the dimension, but an index tile of one element does not.
 Subscript first_columns(int k) { return k == 1 ? Subscript(arange(1)) : Subscript(slice(0, k)); }
 
 template <class T>
@@ -52,11 +52,11 @@ auto groups_kernel() {
       const Tile groups = row.reshape({tile_rows, row.dim(1) / group, group});
       Tile best_of =
           direction == Direction::descending ? max(groups, axis(2)) : min(groups, axis(2));
-      // The best of a group of NaN is behind all numbers, infinities among them.
+      // The best of a group of NaN follows all numbers, including infinities.
       if constexpr (!std::is_same_v<T, i32>)
         best_of = where(any(groups == groups, axis(2)), best_of,
                         cast<T>(std::numeric_limits<float>::quiet_NaN()));
-      // Keys of 16 bits sort by single words.
+      // 16-bit keys are sorted as single words.
       const Tile order = sort(cast<i16>(topk(best_of, k, 1, direction).indices), 1);
       const Tile found = cast<i32>(order) * group;
       const Tile at =
@@ -68,17 +68,17 @@ auto groups_kernel() {
   });
 }
 
-/// Groups of a row that are read again; elements of an access of 16 bytes.
+/// Groups of a row that are loaded again; elements of a 16-byte access.
 constexpr int kGroups = 8, kAccess = 8;
 
-/// Half of them beside the other half.
+/// Concatenates the parts pairwise, first half with second half.
 Tile side_by_side(std::span<const Tile> parts) {
   if (parts.size() == 1) return parts[0];
   const std::size_t half = parts.size() / 2;
   return cat({side_by_side(parts.first(half)), side_by_side(parts.last(half))}, axis(1));
 }
 
-/// `groups` are the rows' groups, one behind the other.
+/// `groups` are the groups of all rows, consecutively.
 auto words_kernel() {
   return kernel(
       "device_topk_words", [](In<bf16, 2> x, In<bf16, 2> groups, Out<bf16, 2> values,
@@ -120,7 +120,7 @@ auto words_kernel() {
       });
 }
 
-/// The best of one part of a row. `from` are the places in the row, where x is what others found.
+/// Finds the best of a part of a row. `from` are original positions if x are earlier candidates.
 template <class T>
 auto topk_parts_kernel() {
   return kernel("device_topk_parts",
@@ -137,16 +137,16 @@ auto topk_parts_kernel() {
                 });
 }
 
-/// A thread has 16 elements, each of two words, in 64 registers; of rows by groups as many as fill
-/// a network with the best of its groups.
+/// A thread holds 16 elements of two words each in 64 registers. Rows that are compared by groups
+/// use tiles that fill a sorting network with the best of their groups.
 constexpr PlanPatch kPlan{.num_warps = 8, .min_ctas_per_sm = 4},
     kGroupsPlan{.num_warps = 4, .min_ctas_per_sm = 4};
 constexpr int kTopKTileBytes = 32768;
-/// Half as much, so that eight programs of an SM hide each other's waits.
+/// Half of that, so that eight programs per SM hide each other's latencies.
 constexpr PlanPatch kWordsPlan{.num_warps = 4, .min_ctas_per_sm = 8};
 constexpr std::int64_t kWordsTile = 8192;
 
-/// Elements of a group of rows of this many columns; 1 if all are to be compared.
+/// Returns the elements per group for rows with this many columns; 1: compare all elements.
 int elements_of_group(std::int64_t columns, int k) {
   constexpr int kMaxKept = 32, kMaxColumns = 1024;
   const auto held = static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(columns))),
@@ -154,12 +154,12 @@ int elements_of_group(std::int64_t columns, int k) {
   if (kept > kMaxKept || held > kMaxColumns) return 1;
   int group = 1;
   while (4 * group * group * kept <= held) group *= 2;
-  // Groups are read again as they are: each must be whole.
+  // Groups are loaded again unmasked, so each must be complete.
   const bool is_whole = columns % group == 0 && columns / group >= k;
   return is_whole && held / group + kept * group <= held / 2 ? group : 1;
 }
 
-/// Elements of a group of rows of bf16 that are compared by words; 0 if they are not.
+/// Returns the elements per group for bf16 rows that are compared by words; 0 if unsupported.
 int elements_of_words(const Tensor& x, int k) {
   const std::int64_t columns = x.size(1);
   const bool is_whole = std::has_single_bit(static_cast<std::uint64_t>(columns)) &&
@@ -191,7 +191,7 @@ template <class T>
 void build(PlanBuilder& plan, int k, Direction direction) {
   if constexpr (std::is_same_v<T, bf16>)
     if (build_words(plan, k, direction)) return;
-  static const auto* const kernels = new TopkKernels<T>;  // statics may call, too
+  static const auto* const kernels = new TopkKernels<T>;  // leaked: static destructors may call
   PlanSlot x = plan.argument(0), from;
   const std::int64_t rows = plan.tensor(x).size(0);
   std::int64_t n = plan.tensor(x).size(1);
@@ -223,7 +223,7 @@ template <class T>
 bool finds(const Stream& stream, const Tensor& x, const Tensor& values, const Tensor& indices,
            Direction direction) {
   if (x.dtype() != dtype_of<T>) return false;
-  static const auto* const plans = new CallPlans(StrideKey::exact);  // statics may call, too
+  static const auto* const plans = new CallPlans(StrideKey::exact);  // never destroyed
   plans->call(
       stream, tensor_args(x, values, indices), PlanOptions{static_cast<std::int64_t>(direction)},
       [&](PlanBuilder& plan) { build<T>(plan, static_cast<int>(values.size(1)), direction); });

@@ -1,4 +1,4 @@
-// Embedding: rows of a table, and scatter-add into it.
+// Embedding lookup, and scatter-add into the table.
 #include "tegula/kernels/embedding.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace tegula {
 namespace {
 
 constexpr std::int64_t kMaxTileColumns = 4096;
-/// Rows of the table that a program owns, and ids that it looks through at a time.
+/// Rows of the table that a program owns, and ids that it scans per iteration.
 constexpr int kOwnedRows = 64, kIdsPerStep = 1024;
 
 template <class T>
@@ -32,7 +32,7 @@ auto scatter_kernel() {
                 });
 }
 
-/// Tokens of a step whose rows the program owns, one after another.
+/// Iterates over the tokens of a block of ids whose rows the program owns.
 class OwnedTokens {
  public:
   OwnedTokens(const In<i32, 1>& ids, const Index& step, const Index& rows)
@@ -75,7 +75,7 @@ struct EmbeddingKernels {
 };
 template <class T>
 const EmbeddingKernels<T>& embedding_kernels() {
-  static const auto* const all = new EmbeddingKernels<T>;  // statics may call, too
+  static const auto* const all = new EmbeddingKernels<T>;  // leaked: static destructors may call
   return *all;
 }
 
@@ -84,7 +84,7 @@ int tile_columns(const Tensor& t) {
       static_cast<std::uint64_t>(std::clamp<std::int64_t>(t.size(1), 2, kMaxTileColumns))));
 }
 
-/// `rows` is [tokens, columns], `table` a row for each id.
+/// Checks `rows` [tokens, columns] and `table`, which has one row per id.
 void check_embedding(const char* name, const char* rows_name, const Tensor& rows, const Tensor& ids,
                      const char* table_name, const Tensor& table, DType table_type) {
   require_rank(name, rows_name, rows, 2);

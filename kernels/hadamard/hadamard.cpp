@@ -1,4 +1,4 @@
-// The fast Walsh-Hadamard transform: log2(n) butterfly stages of rows that a program holds.
+// Fast Walsh-Hadamard transform: log2(n) butterfly stages on rows in a program's registers.
 #include "tegula/kernels/hadamard.h"
 
 #include <bit>
@@ -11,8 +11,8 @@
 namespace tegula {
 namespace {
 
-/// Elements i and i + stride become their sum and their difference, each by one fma of itself and
-/// the other. The other is in another register, lane or warp of the program.
+/// Replaces elements i and i + stride by their sum and difference, each computed by one fma with
+/// the other element, which is in another register, lane or warp of the program.
 Tile butterfly(const Tile& x, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
   const Tile pairs = x.reshape({rows, columns / (2 * stride), 2, stride});
   const Tile sign = where(arange(2) == 1, -1.0f, 1.0f).expand(1);
@@ -54,15 +54,15 @@ void hadamard(const Stream& stream, const Tensor& x, const Tensor& y, float scal
     throw_argument_error(ErrorId::kernel_argument, "hadamard", "x", x.str(),
                          "rows of a power of two from 2 to 32768");
   for_float("hadamard", x.dtype(), [&]<class T>(T) {
-    // Never destroyed: statics of the caller may call, too.
+    // Leaked: destructors of static objects may call.
     static const auto* const k = new HadamardKernels<T>;
     k->plans.call(stream, tensor_args(x, y), PlanOptions{std::bit_cast<std::int32_t>(scale)},
                   [&](PlanBuilder& plan) {
                     const RowConfig c = choose_rows(
                         {x.size(0), columns, RowKernel::hadamard, x.dtype()}, plan.device());
-                    // A warp holds at most 1024 elements of a row; where eight would share it, four
-                    // with 2048 each exchange less through shared memory, and took 9 % less on an
-                    // H100.
+                    // A warp holds at most 1024 elements of a row. For rows that eight warps would
+                    // share, four warps with 2048 elements each exchange less through shared
+                    // memory: 9 % less time on an H100.
                     plan.launch(columns == 8192 ? k->of_four_warps : k->kernel, plan.argument(0),
                                 plan.argument(1), scale, c.tile_rows);
                   });

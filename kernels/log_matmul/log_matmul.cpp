@@ -1,6 +1,6 @@
 // Log-space matmul: e^(A - a) e^(B - b) on tensor cores, where a are the maxima of A's rows and b
-// those of B's columns, then C = a + b + log of the sum. Where that sum is so small that f16 has
-// lost terms of it, C is computed again.
+// those of B's columns, then C = a + b + log of the sum. Where the sum is so small that f16 may
+// have lost terms, C is recomputed.
 #include "tegula/kernels/log_matmul.h"
 
 #include <algorithm>
@@ -17,20 +17,20 @@
 namespace tegula {
 namespace {
 
-/// Exponentials are stored times 2^15, the largest power of two that f16 has: so one that is
-/// rounded as a subnormal is off by 2^-40 at most.
+/// Exponentials are scaled by 2^15, the largest power of two in f16, so that rounding to a
+/// subnormal changes them by at most 2^-40.
 constexpr int kScaleBits = 15;
 constexpr float kScale = 1 << kScaleBits;
 constexpr int kLogMatmulStep = 4096;
-/// Tile of columns whose maxima a program finds, and its rows at a time: few columns, for programs
-/// on all SMs, and many rows, for few waits.
+/// Columns per program that finds column maxima, and rows per iteration: few columns, so that
+/// programs occupy all SMs, and many rows, to reduce the number of waits.
 constexpr int kColumnsPerProgram = 16, kRowsPerStep = 256;
-/// Tile that is computed again, and its terms at a time.
+/// Tile of the recomputation, and terms per iteration.
 constexpr int kExactRows = 16, kExactColumns = 64, kExactTerms = 8;
-/// Rows of f16 begin at multiples of 16 bytes.
+/// Rows of f16 are aligned to 16 bytes.
 constexpr std::int64_t kAlignment = 8;
 
-/// e^(x - top), scaled, and 0 where there is no element.
+/// Returns e^(x - top), scaled; 0 for absent elements.
 Tile scaled_exponentials(const Tile& x, const Tile& top) {
   return fill_absent(cast<f16>(exp_above(x, top) * kScale), 0);
 }
@@ -61,7 +61,7 @@ auto columns_kernel() {
   });
 }
 
-/// log of the sum, without the scales of both factors, above the maxima.
+/// Returns the log of the sum without both scales, plus both maxima.
 struct LogEpilogue {
   Tile operator()(const Tile& sum, const Index& m, const Index& n, const In<f32, 1>& row_tops,
                   const In<f32, 1>& column_tops) const {
@@ -70,13 +70,13 @@ struct LogEpilogue {
   }
 };
 
-/// The log of the smallest sum of `terms` products that is kept: rounding subnormals has changed it
-/// by 2^-16 at most.
+/// Returns the log of the smallest accepted sum of `terms` products: rounding to subnormals has
+/// changed it by at most 2^-16.
 Tile smallest_kept(const Tile& terms) {
   return log(cast<f32>(terms)) - 23 * std::numbers::ln2_v<float>;
 }
 
-/// log(sum of e^(A + B)) of a tile, from its own maxima.
+/// Returns log(sum of e^(A + B)) of a tile, relative to its own maxima.
 Tile exact_tile(const In<f32, 2>& A, const In<f32, 2>& B, const Index& m, const Index& n) {
   const auto terms = [&](const Index& k) {
     return fill_absent(A(m, k), -inf)(all, all, none) + fill_absent(B(k, n), -inf)(none, all, all);
@@ -109,7 +109,7 @@ struct LogMatmulKernels {
   decltype(exact_kernel()) exact = exact_kernel();
 };
 
-/// The configuration of a product that no cluster divides.
+/// Returns a GEMM configuration without cluster split-K.
 detail::MatmulTraits traits_of(PlanBuilder& plan, PlanSlot E, PlanSlot F, PlanSlot C) {
   MatmulConfig config = choose_matmul(
       detail::matmul_problem(plan.tensor(E), plan.tensor(F), plan.tensor(C), {}), plan.device());
@@ -118,7 +118,7 @@ detail::MatmulTraits traits_of(PlanBuilder& plan, PlanSlot E, PlanSlot F, PlanSl
 }
 
 void build(PlanBuilder& plan) {
-  static auto* const kernels = new LogMatmulKernels;  // statics may call, too
+  static auto* const kernels = new LogMatmulKernels;  // leaked: static destructors may call
   const PlanSlot A = plan.argument(0), B = plan.argument(1), C = plan.argument(2);
   const std::int64_t m = plan.tensor(C).size(0), n = plan.tensor(C).size(1),
                      k = plan.tensor(A).size(1);
@@ -145,7 +145,7 @@ void log_matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Te
     require_rank("log_matmul", name, *tensor, 2);
     require_tensor("log_matmul", name, *tensor, DType::f32, tensor->shape());
   }
-  static const auto* const plans = new CallPlans;  // statics may call, too
+  static const auto* const plans = new CallPlans;  // leaked: static destructors may call
   plans->call(stream, tensor_args(A, B, C), {}, [](PlanBuilder& plan) { build(plan); });
 }
 

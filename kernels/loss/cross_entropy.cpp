@@ -1,4 +1,4 @@
-// Cross entropy: a program reads the logits of a row a block of classes at a time.
+// Cross entropy: a program reads the logits of a row in blocks of classes.
 #include "tegula/kernels/cross_entropy.h"
 
 #include <algorithm>
@@ -14,17 +14,17 @@ namespace tegula {
 namespace {
 
 constexpr float kLn2 = std::numbers::ln2_v<float>;
-/// Classes of a block: 32 of them a thread of eight or four warps.
+/// Classes per block: 32 per thread of eight or four warps.
 constexpr std::int64_t kClassesPerStep = 8192, kClassesPerTile = 4096;
 
-/// Terms of a row's loss besides its logits.
+/// Parameters of a row's loss, apart from its logits.
 struct LossTerms {
   Scalar<i64> ignore_index;
   Scalar<f32> label_smoothing, z_loss;
 };
 
-/// The label of a row, whether it counts, and whether it is one of the classes. A row that counts
-/// and is of no class has no loss and no gradient: both are NaN, so that none goes unseen.
+/// The label of a row, whether it is not ignored, and whether it is a valid class. An invalid label
+/// that is not ignored gives a loss and a gradient of NaN, so that the error is visible.
 struct Label {
   Tile index, counts, is_class;
 };
@@ -60,7 +60,7 @@ auto loss_forward_kernel() {
   });
 }
 
-/// One tile of the gradient.
+/// Returns one tile of the gradient.
 template <class L>
 Tile gradient_of(const Tile& x, const Index& r, const Index& c, const In<L, 1>& labels,
                  const In<f32, 1>& lse, const In<f32, 1>& dloss, const LossTerms& terms,
@@ -69,7 +69,7 @@ Tile gradient_of(const Tile& x, const Index& r, const Index& c, const In<L, 1>& 
   const Tile log_total = lse(r), share = terms.label_smoothing / cast<f32>(classes);
   const Tile p = exp_above(cast<f32>(x), log_total);
   const Tile weight = 1.0f + 2.0f * terms.z_loss * log_total;
-  // Both are made once a row; 32 bits hold the column of a class.
+  // Both are computed once per row; 32 bits suffice for the column of a class.
   const Tile column = cast<i32>(where(is_class, label, -1)), scale = where(is_class, dloss(r), nan);
   const Tile target = where(cast<i32>(c.indices()) == column, 1.0f - terms.label_smoothing, 0.0f);
   return where(counts, (p * weight - share - target) * scale, 0.0f);
@@ -107,7 +107,7 @@ template <class Run>
 void for_loss_types(const char* name, const Tensor& logits, const Tensor& labels, const Run& run) {
   for_float(name, logits.dtype(), [&]<class T>(T) {
     const auto with_labels = [&]<class L>(L) {
-      static const auto* const kernels = new LossKernels<T, L>;  // statics may call, too
+      static const auto* const kernels = new LossKernels<T, L>;  // never destroyed
       run(*kernels);
     };
     labels.dtype() == DType::i64 ? with_labels(i64()) : with_labels(i32());

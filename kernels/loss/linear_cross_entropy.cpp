@@ -1,4 +1,4 @@
-// Cross entropy with the linear layer in front of it, some tokens at a time.
+// Cross entropy fused with the preceding linear layer, for some tokens at a time.
 #include "tegula/kernels/linear_cross_entropy.h"
 
 #include <algorithm>
@@ -9,11 +9,11 @@
 namespace tegula {
 namespace {
 
-/// C += A B. Each element is added to once, so that sums are the same in every run.
+/// C += A B. Each element is updated once, so results are the same in every run.
 void matmul_add(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C) {
   for_float("linear_cross_entropy", A.dtype(), [&]<class T>(T) {
     static const auto* const product = new auto(fused_matmul<T, detail::AddedTo<f32>>(
-        [](Tile acc, Index, Index) { return acc; }));  // statics may call, too
+        [](Tile acc, Index, Index) { return acc; }));  // leaked: static destructors may call
     (*product)(stream, A, B, C);
   });
 }

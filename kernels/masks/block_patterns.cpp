@@ -1,4 +1,4 @@
-// Block lists of the host's patterns, and of a router's choice on the device.
+// Block lists of host-defined patterns, and of a router's choices on the device.
 #include "tegula/kernels/block_patterns.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ struct BlockRow {
   std::vector<i32> whole, masked;
 };
 
-/// Row by row, each padded to the longest.
+/// Returns the list of the rows, each padded to the longest.
 BlockList list_of(const BlockMaskShape& g, const std::vector<BlockRow>& rows, Device device) {
   std::size_t capacity = 1;
   for (const BlockRow& r : rows) capacity = std::max(capacity, r.whole.size() + r.masked.size());
@@ -45,7 +45,7 @@ BlockList list_of(const BlockMaskShape& g, const std::vector<BlockRow>& rows, De
           Tensor::from(full, of_rows, device), g.block_q, g.block_kv};
 }
 
-/// `count` of `from`, or all of them; each set of them is as likely.
+/// Draws `count` distinct elements of `from` uniformly, or all of them if there are fewer.
 std::vector<std::int64_t> drawn(std::vector<std::int64_t> from, int count, std::mt19937& random) {
   const auto n = std::min(from.size(), static_cast<std::size_t>(std::max(count, 0)));
   // std::shuffle differs between libraries; this gives the same blocks for a seed everywhere.
@@ -54,7 +54,7 @@ std::vector<std::int64_t> drawn(std::vector<std::int64_t> from, int count, std::
   return from;
 }
 
-/// Columns that row m of a BigBird attends to.
+/// Returns which block columns row m of a BigBird pattern visits.
 std::vector<bool> big_bird_row(const BlockMaskShape& g, const BigBird& p, std::int64_t m,
                                std::mt19937& random) {
   const std::int64_t end = p.is_causal ? std::min(g.kv_blocks(), m + 1) : g.kv_blocks();
@@ -75,7 +75,7 @@ auto make_select_kernel() {
   return kernel("attention_select_blocks",
                 [](In<i32, 4> Indices, Out<i32, 4> Blocks, Out<i32, 3> Counts, Out<i32, 3> Full,
                    Scalar<i32> BM, Scalar<i32> BN, Scalar<i32> keys, Scalar<i32> within) {
-                  Blocks.partial();  // nobody reads entries beyond the counts
+                  Blocks.partial();  // entries beyond the counts are never read
                   for (auto [b, h, m] : grid(Counts, 1, 1, 1)) {
                     const Tile first_row = m.first() * BM;
                     const Tile is_causal = within == static_cast<int>(BlockInterior::causal),
@@ -142,7 +142,7 @@ BlockList big_bird(const BlockMaskShape& grid, const BigBird& pattern, Device de
     throw_argument_error(ErrorId::big_bird_blocks, grid.block_q, grid.block_kv);
   std::mt19937 random(pattern.seed);
   std::vector<bool> row;
-  // Tiles are asked for in order, each from its first block on.
+  // Relies on list_blocks visiting tiles in order, each from its first block on.
   return list_blocks(
       grid,
       [&](std::int64_t, std::int64_t, std::int64_t m, std::int64_t n) {

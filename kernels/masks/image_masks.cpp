@@ -1,5 +1,5 @@
-// Masks of positions that are places in images and videos. Each returns the lambda that its comment
-// in masks.h describes.
+// Masks on positions in images and videos. Each function returns the lambda that is documented in
+// masks.h.
 #include <bit>
 
 #include "kernels/masks/mask_arguments.h"
@@ -13,7 +13,7 @@ struct Pixel {
   Tile column, row;
 };
 
-/// kv lies in the size x size window around q, which is moved inwards at the border.
+/// Returns true if kv is in the size x size window around q, shifted inwards at the border.
 Tile is_near(const Pixel& q, const Pixel& kv, const Tile& width, const Tile& height,
              const Tile& size) {
   const Tile half = size / 2;
@@ -22,24 +22,24 @@ Tile is_near(const Pixel& q, const Pixel& kv, const Tile& width, const Tile& hei
   return abs(row - kv.row) <= half && abs(column - kv.column) <= half;
 }
 
-/// Every second bit of i from the lowest on. A sum of bits rather than the usual shifts by powers
-/// of two: bits above those that vary in a block are constants to the analysis, so that an aligned
-/// block is a square to it.
+/// Returns every second bit of i, starting with the lowest. It is a sum of bits instead of the
+/// usual shifts by powers of two, because the mask analysis then knows that high bits are constant
+/// within an aligned block, and treats the block as a square.
 Tile even_bits(const Tile& i, int bits) {
   Tile sum = i & 1;
   for (int k = 1; k < bits; ++k) sum = sum + (((i >> (2 * k)) & 1) << k);
   return sum;
 }
 
-/// Tile `kv` is one of the `window` ones around tile `q` out of `tiles`.
+/// Returns true if tile `kv` is one of the `window` tiles around tile `q`, out of `tiles`.
 Tile is_in_window(const Tile& q, const Tile& kv, const Tile& tiles, const Tile& window) {
   const Tile before = window / 2, after = (window - 1) / 2;
   const Tile centre = clamp(q, before, tiles - 1 - after);
   return kv >= centre - before && kv <= centre + after;
 }
 
-/// Pixels, of which there are `pixels`, attend to what `seen` says and to the text; text attends to
-/// all.
+/// Adds text to a mask of the first `pixels` positions: pixels attend according to `seen` and to
+/// the text; text attends to all.
 Tile with_text(const Tile& q, const Tile& kv, const Tile& pixels, const Tile& text,
                const Tile& seen) {
   const Tile end = pixels + text;
@@ -72,7 +72,7 @@ Mask tiled_neighbourhood(ImageSize image, ImageSize tile, MaskScalar size) {
     const Tile pixels = w * h, tiles = width / w, strip = h * width;
     const auto place = [&](const Tile& i) {
       const Tile inside = i % pixels;
-      // The rows above a row of tiles are what is above divided by the width.
+      // The number of image rows above this row of tiles: the pixels above, divided by the width.
       const Tile above = (i - i % strip) / width;
       return Pixel{i / pixels % tiles * w + inside % w, above + inside / w};
     };

@@ -1,5 +1,5 @@
-// The library of masks, but for those of images. Each returns the lambda that its comment in
-// masks.h describes.
+// The mask library, except for image masks. Each function returns the lambda that is documented in
+// masks.h.
 #include "tegula/kernels/masks.h"
 
 #include "kernels/masks/mask_arguments.h"
@@ -43,7 +43,7 @@ Mask sliding_window(MaskScalar window) {
 
 Mask window(MaskScalar left, MaskScalar right) {
   const std::optional<int> behind = left.constant(), ahead = right.constant();
-  // Sums in 64 bits: each is any int.
+  // Adds in 64 bits, as both are arbitrary ints.
   if (behind && ahead && std::int64_t{*behind} + *ahead < 0)
     fail(
         ErrorId::kernel_argument, left.loc(), {}, "masks::window", "left + right",
@@ -102,7 +102,7 @@ Mask block_diffusion(MaskScalar length, MaskScalar block) {
   return [=](Tile, Tile, Tile q, Tile kv) {
     const Tile s = length.value(), n = block.value();
     const Tile q_noised = q < s, kv_noised = kv < s;
-    // One condition for each half of the queries and of the keys, so that each is solved for kv.
+    // Separate conditions per half of the queries and keys, so that each can be solved for kv.
     const Tile noised = kv_noised && q_noised && q / n == kv / n;
     const Tile before = q_noised && q / n > (kv - s) / n,
                up_to = !q_noised && (q - s) / n >= (kv - s) / n;
@@ -146,8 +146,8 @@ Mask zigzag(MaskScalar q_rank, MaskScalar kv_rank, MaskScalar ranks, MaskScalar 
     const Tile n = chunk.value(), last = 2 * ranks.value() - 2, of_q = q_rank.value(),
                of_kv = kv_rank.value();
     const Tile key = where(kv < n, kv + of_kv * n, kv + (last - of_kv) * n);
-    // A mask for each half of the queries: within one of them positions are linear in q, so that
-    // conditions are solved for kv.
+    // Separate masks per half of the queries: positions are linear in q within each half, so that
+    // conditions can be solved for kv.
     return (q < n && inner(b, h, q + of_q * n, key)) ||
            (q >= n && inner(b, h, q + (last - of_q) * n, key));
   };

@@ -1,4 +1,4 @@
-// Masks of trees of tokens, by the bits of each node's ancestors.
+// Masks of token trees, from bit sets of each node's ancestors.
 #include "kernels/masks/mask_arguments.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/math.h"
@@ -11,7 +11,7 @@ constexpr int kBits = 32;
 std::size_t words_of(int nodes) { return static_cast<std::size_t>((nodes + kBits - 1) / kBits); }
 
 void check_nodes(const char* of, int nodes) {
-  // 2^15 words a tree, so that the table's indices fit 32 bits for 65535 batch entries.
+  // Limits a tree to 2^15 words, so that table indices fit in 32 bits for 65535 batch entries.
   if (nodes < 1 || nodes > 1024) throw_argument_error(ErrorId::tree_nodes, of, nodes);
 }
 
@@ -57,7 +57,7 @@ Mask tree(MaskScalar prefix, Tensor ancestors, int nodes, Loc at) {
     if (is_of_batch) row = b * nodes + row;
     const Tile bit = where(is_node, of, 0), word = bit / kBits;
     const Tile bits = view<i32, 1>(ancestors)(row * words + word);
-    // The bit in the sign's place.
+    // Shifts the bit into the sign position.
     const Tile has_bit = (bits << ((word + 1) * kBits - 1 - bit)) < 0;
     return kv < p || (is_node && has_bit);
   };

@@ -1,4 +1,4 @@
-// Matrix products by element types known at run time; the kernels are in fused_matmul.h.
+// GEMMs for element types known at run time; the kernels are in fused_matmul.h.
 #include "tegula/kernels/matmul.h"
 
 #include <vector>
@@ -10,19 +10,19 @@ namespace tegula {
 namespace detail {
 namespace {
 
-/// Products on tensor cores: of all types but f32 at its full precision.
+/// Returns true for GEMMs on tensor cores: all types except f32 at full precision.
 bool uses_tensor_cores(const Tensor& A, const MatmulOptions& options) {
   return A.dtype() != DType::f32 || options.tf32;
 }
 
-/// The split of a configuration that a call carries out: a k of 0 is not streamed, and of batches
-/// each tile is one CTA's.
+/// Returns the split-K that a call supports: stream-K requires k > 0, and batched GEMMs do not
+/// split the k of a tile otherwise.
 SplitK split_of(const MatmulConfig& c, const Tensor& A) {
   if (c.split == SplitK::stream) return c.parts > 0 && A.size(-1) > 0 ? c.split : SplitK::none;
   return A.rank() == 3 || c.parts <= 1 ? SplitK::none : c.split;
 }
 
-/// Throws T1662 for a cluster whose CTAs cannot cut the accumulator's rows: three of m64 are not.
+/// Throws T1662 if the accumulator's rows cannot be divided among the CTAs of the cluster.
 void check_cluster(const MatmulConfig& c) {
   const int rows = c.swap_ab ? c.bn : c.bm;
   if (c.split != SplitK::cluster || c.parts <= 1) return;
@@ -82,7 +82,7 @@ MatmulSteps::MatmulSteps(PlanBuilder& plan, const MatmulConfig* given, const Mat
   for (std::size_t i = 1; i <= products; ++i) check_matmul(A, plan.tensor(operands[i]), C);
   const bool is_gated = products > 1;
   const auto chosen = [&] {
-    int matrices = 0;  // of gated products, the choice does not depend on them
+    int matrices = 0;  // for gated GEMMs the choice does not depend on them
     for (std::size_t i = products + 2; i < plan.size() && !is_gated; ++i)
       matrices += plan.tensor(plan.argument(i)).rank() > 1;
     MatmulProblem problem = matmul_problem(A, B, C, options, matrices);
@@ -108,7 +108,7 @@ MatmulSteps::MatmulSteps(PlanBuilder& plan, const MatmulConfig* given, const Mat
 PlanOptions matmul_key(const MatmulOptions& o, const MatmulConfig* given) {
   if (!given) return {o.tf32, o.fp32_promotion};
   const auto& [bm, bn, bk, split, parts, swap_ab, stages, operands, multicast, pingpong, tma_store,
-               group_m] = *given;  // all there are
+               group_m] = *given;  // all fields
   const auto number = [](auto value) { return static_cast<std::int64_t>(value); };
   return {o.tf32,
           o.fp32_promotion,
@@ -130,12 +130,12 @@ PlanOptions matmul_key(const MatmulOptions& o, const MatmulConfig* given) {
 
 namespace {
 
-/// The accumulator itself.
+/// Epilogue that returns the accumulator unchanged.
 struct Plain {
   Tile operator()(Tile acc, Index, Index) const { return acc; }
 };
 
-/// A call of `matmul` while its plan is built.
+/// Builds the plan of a call of `matmul`.
 struct MatmulPlan {
   PlanBuilder& plan;
   const MatmulConfig* given;
@@ -159,7 +159,7 @@ struct MatmulPlan {
 void call(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
           const MatmulConfig* given, const MatmulOptions& options, Loc at) {
   const detail::CallPlace here(at);
-  static const auto* const plans = new CallPlans;  // statics may call, too
+  static const auto* const plans = new CallPlans;  // leaked: static destructors may call
   const auto key = detail::matmul_key(options, given);
   plans->call(stream, tensor_args(A, B, C), key, [&](PlanBuilder& plan) {
     const MatmulPlan b{plan, given, options};

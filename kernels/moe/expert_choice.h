@@ -1,11 +1,11 @@
 #pragma once
-// Routing by experts (Zhou et al. 2022): each takes its best tokens, so that all have as many rows.
+// Expert-choice routing (Zhou et al. 2022): each expert takes its best tokens, all equally many.
 #include "kernels/moe/placement.h"
 #include "tegula/kernels/moe_routers.h"
 
 namespace tegula::experts {
 
-/// Probabilities [T, E] of the experts, the weights of what is chosen; no token is chosen yet.
+/// Writes the experts' probabilities [T, E], the weights of choices; no token is chosen yet.
 struct TokenProbabilities {
   void operator()(In<f32, 2> logits, std::optional<In<f32, 1>> bias, Out<f32, 2> weights,
                   Out<i32, 2> ids, Out<i32, 2> row_of) const {

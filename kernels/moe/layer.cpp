@@ -75,7 +75,7 @@ PlanSlot plan_logits(PlanBuilder& plan, const ForwardKernels<T>& kernels,
   return made;
 }
 
-/// Rows of the experts' results, which are combined. Weights that scaled inputs count no more.
+/// Combines the rows of the experts' results. Weights already applied to inputs are ignored.
 template <class T>
 void plan_combine(PlanBuilder& plan, const RoutingSlots& r, const ExpertKernels<T>& kernels,
                   const MoeOptions& options, PlanSlot rows) {

@@ -169,7 +169,7 @@ struct PlaceTiles {
     return interleave(cast<i32>(words & 0xffff), cast<i32>(words >> 16), axis);
   }
 
-  /// Counts of the tiles in front, and of all. As many rows are read at once as registers hold.
+  /// Returns counts of earlier tiles and of all. Loads as many rows at once as registers hold.
   Sums sums(const InOut<u32, 2>& pairs, const Tile& tile) const {
     constexpr int kSmallBlock = 16, kThreads = 32 * kPlacingWarps;
     const int columns = pairs.static_dim(1), of_thread = shape.block <= kSmallBlock ? 32 : 64,

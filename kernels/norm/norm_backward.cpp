@@ -1,5 +1,5 @@
-// Gradients of the norms. A program takes consecutive rows and carries its sums for the gradients
-// of weight and bias, which a second launch adds up in the order of the programs.
+// Gradients of the norms. Each program processes consecutive rows and accumulates partial sums of
+// the gradients of weight and bias; a second launch adds them in the order of the programs.
 #include <algorithm>
 #include <bit>
 #include <optional>
@@ -15,20 +15,20 @@
 namespace tegula {
 namespace {
 
-/// Columns of the longest row whose sums a program carries in registers in addition to the row, and
-/// of the longest one whose sums for two gradients it carries.
+/// Longest row, in columns, for which a program keeps its partial sums in registers in addition to
+/// the row; and longest row with sums for two gradients.
 constexpr std::int64_t kMaxCarriedColumns = 16384, kMaxTwiceCarriedColumns = 8192;
-/// Columns of the longest row that shares a program: a longer one fills a warp.
+/// Longest row, in columns, that shares a program; longer rows fill a warp.
 constexpr std::int64_t kMaxShortColumns = 128;
-/// Columns of the longest row behind which the next one is loaded while it is computed.
+/// Longest row, in columns, for which the next row is prefetched during the computation.
 constexpr std::int64_t kMaxPrefetchedColumns = 8192;
 constexpr int kNormBackwardStep = 8192;
-/// Tile of the sums over rows of long rows, and of partial sums: these are few columns of many
-/// programs, so that enough programs add them up.
+/// Tile of sums over long rows, and tile of partial sums: the latter has few columns and many
+/// programs, so that enough programs add them.
 constexpr int kSummedRows = 32, kSummedColumns = 128;
 constexpr int kFoldedPrograms = 256, kFoldedColumns = 32;
 
-/// Statistics of the forward pass, of each of some rows.
+/// Statistics of some rows from the forward pass.
 struct RowStatistics {
   Tile mean, rstd;
 };
@@ -43,30 +43,30 @@ struct BackwardInputs {
   RowStatistics statistics(const Index& r) const {
     return {mean ? fill_absent((*mean)(r), 0) : Tile(0.0f), fill_absent(rstd(r), 0)};
   }
-  /// The normalised elements.
+  /// Returns the normalised elements.
   Tile normalised(const Tile& x_tile, const RowStatistics& of_row) const {
     const Tile v = cast<f32>(x_tile);
     return (mean ? v - along_row(of_row.mean) : v) * along_row(of_row.rstd);
   }
-  /// The gradient of the normalised elements.
+  /// Returns the gradient of the normalised elements.
   Tile scaled(const Tile& dy_tile, const Subscript& c) const {
     return weight ? cast<f32>(dy_tile) * cast<f32>((*weight)(c)) : cast<f32>(dy_tile);
   }
 };
 
-/// The gradient of x, and that of the stored sum, which is a part of it.
+/// Gradient of x, and gradient of the stored sum, which is added to it.
 template <class T>
 struct RowGradients {
   std::optional<In<T, 2>> dsum;
   Out<T, 2> dx;
 };
 
-/// Sums of each program over its rows, [programs, columns].
+/// Sums over the rows of each program: [programs, columns].
 struct PartialSums {
   std::optional<Out<f32, 2>> weight, bias;
 };
 
-/// Means over a row of the gradient of its normalised elements, and of that times the elements.
+/// Row means of the gradient of the normalised elements, and of that gradient times the elements.
 struct RowMeans {
   Tile gradient, dot;
 };
@@ -87,14 +87,14 @@ void store_gradient(const BackwardInputs<T>& t, const RowGradients<T>& to, const
   to.dx(r, c) = dx;
 }
 
-/// Consecutive rows of a program, some at a time.
+/// Consecutive rows of a program, processed in blocks.
 struct ProgramRows {
   Tile first, end;
   int block;
 
   detail::LoopRange all_steps() const { return steps(first, end, block); }
   Index begin() const { return Index(first, block); }
-  /// The rows after these; behind the last ones rows that no tensor of `rows` has.
+  /// Returns the rows after these; after the last, rows outside of all tensors with `rows` rows.
   Index after(const Index& r, const Tile& rows) const {
     const Tile next = r.first() + block;
     return Index(where(next < end, next, rows), block);
@@ -105,14 +105,14 @@ ProgramRows rows_of(const Index& program, const Tile& rows, const Arg& programs,
   return {first, min(first + share, rows), block};
 }
 
-/// 0 for each element of a tile of whole rows.
+/// Returns a tile of zeros with the shape of whole rows.
 template <class T>
 Tile zeros_of_rows(const In<T, 2>& x, int tile_rows) {
   const std::int64_t columns = x(slice(0, 1), all).dim(0);
   return tile_rows > 1 ? zeros<f32>(tile_rows, columns) : zeros<f32>(columns);
 }
 
-/// Rows as they are in memory, 0 outside.
+/// Rows as stored in memory; absent elements are 0.
 struct LoadedRows {
   Tile x, dy;
   RowStatistics statistics;
@@ -123,8 +123,8 @@ LoadedRows load_rows(const BackwardInputs<T>& t, const Index& r) {
           t.statistics(r)};
 }
 
-/// How a program goes through its rows: so many at a time, and whether the next ones are under way
-/// while it computes, for which registers must be left.
+/// Iteration over the rows of a program: rows per iteration, and whether the next rows are
+/// prefetched during the computation, which needs additional registers.
 struct RowSteps {
   int rows;
   bool are_prefetched;
@@ -156,7 +156,7 @@ auto gradients_of_held_rows() {
   });
 }
 
-/// Gradient of x alone, of rows that are read twice.
+/// Gradient of x only, for rows that are read twice.
 template <class T>
 auto gradient_in_two_passes() {
   return kernel("norm_backward_two_pass", [](BackwardInputs<T> t, RowGradients<T> to) {
@@ -176,7 +176,7 @@ auto gradient_in_two_passes() {
   });
 }
 
-/// Partial sums of long rows: a program has some of the rows and some of the columns.
+/// Partial sums of long rows: each program processes some rows and some columns.
 template <class T>
 auto sums_of_columns() {
   return kernel("norm_backward_sums",
@@ -214,7 +214,7 @@ struct BackwardKernels {
   decltype(sums_of_columns<T>()) column_sums = sums_of_columns<T>();
 };
 
-/// A call of a backward pass while its plan is built; its arguments are in the order of `Slot`.
+/// Builds the plan of a backward call; its arguments are in the order of `Slot`.
 class NormBackwardPlan {
  public:
   enum Slot : std::uint8_t { dy, x, weight, mean, rstd, dsum, dx, dweight, dbias };
@@ -249,7 +249,7 @@ class NormBackwardPlan {
   PlanSlot partial(Slot gradient, std::int64_t programs, std::int64_t columns) const {
     return has(gradient) ? plan_.scratch({programs, columns}, DType::f32) : PlanSlot();
   }
-  /// As many programs as run at once: a thread holds 32 elements in 200 registers and more.
+  /// Returns the number of co-resident programs: a thread with 32 elements uses over 200 registers.
   std::int64_t programs_for(const Tensor& rows, int tile_rows) const {
     constexpr std::int64_t kMaxOfSm = 24, kHeldBySm = 8192;
     const auto columns = std::bit_ceil(static_cast<std::uint64_t>(rows.size(1)));
@@ -294,7 +294,7 @@ void backward(const char* name, const Stream& stream, const NormTape& tape, cons
   check_norm_backward(name, tape, dy, gradients, dsum);
   if (tape.x.size(1) == 0) return;
   for_float(name, tape.x.dtype(), [&]<class T>(T) {
-    static const auto* const plans = new CallPlans;  // statics may call, too
+    static const auto* const plans = new CallPlans;  // leaked: static destructors may call
     const auto args = tensor_args(dy, tape.x, tape.weight, tape.mean, tape.rstd, dsum, gradients.x,
                                   gradients.weight, gradients.bias);
     plans->call(stream, args, {}, [&](PlanBuilder& plan) { NormBackwardPlan(plan).build<T>(); });

@@ -1,5 +1,5 @@
-// RMS norm and layer norm: a program holds its rows; rows that are too long for that are read a
-// second time, mostly from the L2.
+// RMS norm and layer norm: a program holds its rows in registers; rows that are too long are read a
+// second time, mostly from L2.
 #include <bit>
 #include <optional>
 
@@ -24,8 +24,8 @@ struct NormTensors {
   std::optional<Out<f32, 1>> mean, rstd;
 };
 
-/// The elements that are normalised, in f32; where their sum with the residual is stored, as they
-/// are there.
+/// Returns the input of the norm in f32; if the sum with the residual is stored, its rounded
+/// value.
 template <class T>
 Tile normalised_elements(const NormTensors<T>& t, const Index& r, const Subscript& c) {
   const Tile x = cast<f32>(t.x.with(kReadOnce)(r, c));
@@ -39,7 +39,7 @@ void store_sum(const NormTensors<T>& t, const Index& r, const Subscript& c, cons
   if (t.sum) (*t.sum)(r, c) = v;
 }
 
-/// Mean of each row, 0 for RMS norm, and its sum of squared differences from that.
+/// Mean of each row (0 for RMS norm), and sum of squared differences from it.
 struct RowMoments {
   Tile mean, squares;
 };
@@ -50,8 +50,8 @@ RowMoments moments_of_held(const Tile& v, const Tile& columns, bool is_centred) 
   return {mean, sum(d * d, -1)};
 }
 
-/// Moments of parts of a row are merged as by Chan, Golub and LeVeque 1979: differences from a mean
-/// of far away would lose the variance.
+/// Moments of parts of a row are merged as in Chan, Golub and LeVeque 1979: differences from a
+/// distant mean would lose the variance by cancellation.
 template <class T>
 RowMoments moments_of_blocks(const NormTensors<T>& t, const Index& r, bool is_centred) {
   Tile mean = full<f32>(0), squares = full<f32>(0);
@@ -133,7 +133,7 @@ void norm(const char* name, const Stream& stream, const Tensor& x, const Tensor&
           const Tensor& bias, const Tensor& y, float epsilon, bool is_centred,
           const NormExtras& extras) {
   for_float(name, x.dtype(), [&](auto t) {
-    static const auto* const kernels = new NormKernels<decltype(t)>;  // statics may call, too
+    static const auto* const kernels = new NormKernels<decltype(t)>;  // never destroyed
     const auto& [residual, sum, mean, rstd] = extras;
     const auto args = tensor_args(x, residual, weight, bias, y, sum, mean, rstd);
     kernels->plans.call(

@@ -1,4 +1,4 @@
-// AdamW on many tensors: a program updates a chunk of one of them, which a table names.
+// AdamW for many tensors: each program updates a chunk of one tensor, selected by a table.
 #include "tegula/kernels/adamw.h"
 
 #include <algorithm>
@@ -16,18 +16,18 @@
 namespace tegula {
 namespace {
 
-/// Elements that a program updates.
+/// Elements per program.
 constexpr std::int64_t kChunk = 4096;
-/// Elements of an iteration: each of the four warps' threads has 8, 12 bytes of memory or more
+/// Elements per iteration: each thread of four warps has 8 elements, of at least 12 bytes of memory
 /// each.
 constexpr int kStep = 1024;
 constexpr std::int64_t kGranuleBytes = 16;
 
-/// Columns of the table: where a chunk begins in the memory of each kind of tensor, in elements;
-/// how many it has; whether it is a whole one whose tensors are aligned.
+/// Columns of the table: start of a chunk in the memory of each kind of tensor, in elements; its
+/// number of elements; whether it is complete and its tensors are aligned.
 enum Column : std::uint8_t { kWeight, kGradient, kFirst, kSecond, kCount, kIsWhole, kColumnCount };
 
-/// The numbers of a step, as the update needs them.
+/// Scalars of a step, derived from the options.
 struct StepScalars {
   Scalar<f32> kept;        ///< 1 - lr decay
   Scalar<f32> rate;        ///< lr / (1 - beta1^t)
@@ -35,12 +35,12 @@ struct StepScalars {
   Scalar<f32> beta1, beta2, epsilon, gradient_scale;
 };
 
-/// The random bits of a step's stochastic rounding.
+/// Random bits for the stochastic rounding of a step.
 struct RoundingBits {
   Scalar<u64> seed, step;
 
-  /// A word for each of kStep elements from `first` on, a multiple of 4: a block of Philox has four
-  /// words, which four neighbours take, so that an element pays for a quarter of a block.
+  /// Returns a word for each of kStep elements from `first`, a multiple of 4. A Philox block has
+  /// four words, which are used by four neighbours, so each element costs a quarter of a block.
   Tile from(const Arg& first) const {
     const Tile block = cast<u64>(first / 4) + cast<u64>(arange(kStep / 4));
     const auto [a, b, c, d] = philox(seed, block, step);
@@ -60,7 +60,7 @@ Updated updated(const StepScalars& s, const Tile& weight, const Tile& gradient, 
   return {w - s.rate * m / (sqrt(v) * s.correction + s.epsilon), m, v};
 }
 
-/// All memory between the first and the last tensor of a kind, as one vector.
+/// The memory from the first to the last tensor of a kind, as one vector.
 template <class W, class G>
 struct Memory {
   InOut<W, 1> weight;
@@ -70,8 +70,8 @@ struct Memory {
   static std::int64_t bytes_of(int column) {
     return column == kWeight ? sizeof(W) : column == kGradient ? sizeof(G) : sizeof(float);
   }
-  /// `at(column)` selects elements, and `rounded` gives weights their type. All elements are in the
-  /// memory, so that none is absent.
+  /// Updates the elements that `at(column)` selects; `rounded` converts weights to their type. All
+  /// elements are in bounds, so none is absent.
   template <class At, class Rounded>
   void update(const StepScalars& s, const At& at, const Rounded& rounded) const {
     const auto w = at(kWeight), m = at(kFirst), v = at(kSecond);
@@ -131,8 +131,8 @@ auto adamw_kernel() {
       .with_plan({.num_warps = 4, .min_ctas_per_sm = 4});
 }
 
-/// The bytes that all tensors lie in, from a multiple of 16 on. It is the argument for each kind of
-/// tensor: the memory between them is not touched, and `sim` knows a range of memory once.
+/// Byte range that contains all tensors, aligned to 16 bytes. It is passed as the argument for each
+/// kind of tensor: memory between tensors is not accessed, and `sim` registers each range once.
 class MemorySpan {
  public:
   void add(const Tensor& t) {
@@ -142,7 +142,7 @@ class MemorySpan {
     end_ = std::max(end_, round_up(r.end, kGranuleBytes));
     device_ = t.device();
   }
-  /// In elements of the tensor.
+  /// Returns the offset of a tensor, in its elements.
   std::int64_t offset_of(const Tensor& t) const {
     return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(t.data()) - begin_) /
            size_bytes(t.dtype());
@@ -158,7 +158,7 @@ class MemorySpan {
   Device device_ = Device::cpu();
 };
 
-/// In the order of the table's columns.
+/// Returns the tensors in the order of the table's columns.
 std::array<const Tensor*, 4> all_of(const AdamWTensors& t) {
   return {&t.weight, &t.gradient, &t.first_moment, &t.second_moment};
 }
@@ -185,7 +185,7 @@ void check_adamw(const AdamWTensors& t, const AdamWTensors& of_first) {
 }  // namespace
 
 struct AdamW::State {
-  std::vector<AdamWTensors> tensors;  ///< kept alive
+  std::vector<AdamWTensors> tensors;  ///< keeps the tensors alive
   Tensor weight, gradient, moments, chunks;
 };
 
@@ -230,7 +230,7 @@ void AdamW::step(const Stream& stream, std::int64_t t, const AdamWOptions& optio
   const auto at_step = static_cast<double>(t);
   const auto run = [&]<class W, class G, bool is_stochastic>(W, G,
                                                              std::bool_constant<is_stochastic>) {
-    // Never destroyed: statics of the caller may call, too.
+    // Leaked: destructors of static objects may call.
     static const auto* const kernel = new auto(adamw_kernel<W, G, is_stochastic>());
     (*kernel)(stream, s.weight, s.gradient, s.moments, s.moments, s.chunks, 1 - rate * decay,
               static_cast<float>(rate / (1 - std::pow(static_cast<double>(beta1), at_step))),

@@ -1,4 +1,4 @@
-// Quantisation to 8-bit floats with a scale for each row or block.
+// Quantisation to 8-bit floats with one scale per row or block.
 #include "kernels/float_types.h"
 #include "kernels/quantise/fp8_scale.h"
 #include "kernels/row_tiles.h"
@@ -11,7 +11,7 @@ namespace tegula {
 namespace {
 
 constexpr int kBlock = 128;
-/// Rows of a program whose scales are those of blocks of one row.
+/// Rows per program for scales of 1x128 blocks.
 constexpr int kRowsOf1x128 = 32;
 constexpr int kQuantiseStep = 8192;
 
@@ -84,7 +84,7 @@ template <class Run>
 void for_quantised_types(const Tensor& x, const Tensor& q, const Run& run) {
   for_float("quantise_fp8", x.dtype(), [&]<class T>(T) {
     const auto to = [&]<class Q>(Q) {
-      static const auto* const kernels = new QuantiseKernels<T, Q>;  // statics may call, too
+      static const auto* const kernels = new QuantiseKernels<T, Q>;  // never destroyed
       run(*kernels);
     };
     q.dtype() == DType::f8e4m3 ? to(f8e4m3()) : to(f8e5m2());

@@ -1,4 +1,4 @@
-// Rotary position embedding: a program rotates some heads of some tokens.
+// Rotary position embedding: each program rotates some heads of some tokens.
 #include "tegula/kernels/rope.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ struct RotatedPair {
   }
 };
 
-/// The tile with its last dimension cut into pairs of neighbours.
+/// Returns the tile with its last dimension split into pairs of neighbours.
 Tile in_pairs(const Tile& t) {
   const auto s = t.shape();
   const std::int64_t half = s.back() / 2;
@@ -27,15 +27,15 @@ Tile in_pairs(const Tile& t) {
   return s.size() == 2 ? t.reshape({s[0], half, 2}) : t.reshape({s[0], s[1], half, 2});
 }
 
-/// The tile with its last two dimensions as one.
+/// Returns the tile with its last two dimensions merged.
 Tile without_pairs(const Tile& t) {
   const auto s = t.shape();
   if (s.size() == 2) return t.reshape({2 * s[0]});
   return s.size() == 3 ? t.reshape({s[0], 2 * s[1]}) : t.reshape({s[0], s[1], 2 * s[2]});
 }
 
-/// Neighbours lie in one 16-byte access of a thread: the sums of two, one of them 0, take them
-/// apart without an exchange between threads.
+/// Splits pairs of neighbours, which are in one 16-byte access of a thread: sums of a pair with one
+/// element set to 0 need no exchange between threads.
 RotatedPair neighbours(const Tile& t) {
   const Tile pairs = in_pairs(t), is_first = arange(2) == 0;
   return {sum(where(is_first, pairs, 0.0f), -1), sum(where(is_first, 0.0f, pairs), -1)};
@@ -44,7 +44,7 @@ Tile interleave(const RotatedPair& p) {
   return without_pairs(where(arange(2) == 0, p.first.expand(-1), p.second.expand(-1)));
 }
 
-/// The tables' row of each token, for all its heads. A position outside has an angle of 0.
+/// Angles of each token, for all of its heads. A position outside the tables has an angle of 0.
 struct Angles {
   Tile cos, sin;
 };
@@ -102,7 +102,7 @@ void check_rope(const char* name, const Tensor& x, const RopeTables& tables, con
                        "a row for each token, or positions, of 2 to half of the head dim columns");
 }
 
-/// Tiles of about 4096 elements. With positions a program has one token, whose row it reads whole.
+/// Uses tiles of about 4096 elements. With positions, a program has one token and loads whole rows.
 void rotate(const char* name, const Stream& stream, RopePairs pairs, const Tensor& x,
             const RopeTables& tables, const Tensor& y, bool is_backward) {
   constexpr std::int64_t kElements = 4096;
@@ -113,7 +113,7 @@ void rotate(const char* name, const Stream& stream, RopePairs pairs, const Tenso
                std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(x.size(1), 1))));
   const std::uint64_t tokens = tables.positions.defined() ? 1 : std::bit_floor(rows) / heads;
   for_float(name, x.dtype(), [&]<class T>(T) {
-    static const auto* const kernel = new auto(rope_kernel<T>());  // statics may call, too
+    static const auto* const kernel = new auto(rope_kernel<T>());  // never destroyed
     (*kernel)(stream, x, tables.cos, tables.sin, tables.positions, y, pairs, is_backward,
               static_cast<int>(tokens), static_cast<int>(heads));
   });

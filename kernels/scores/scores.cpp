@@ -1,4 +1,4 @@
-// The library of score functions. Each returns the lambda that its comment in scores.h describes.
+// The library of score functions. Each returns the lambda that is documented in scores.h.
 #include "tegula/kernels/scores.h"
 
 #include <fmt/format.h>
@@ -15,7 +15,7 @@
 namespace tegula::scores {
 namespace {
 
-/// Buckets of the distances 0 .. max_distance, what is farther being in the last one.
+/// Returns the bucket of each distance 0 .. max_distance; larger distances are in the last bucket.
 std::vector<i32> t5_buckets(int buckets, int max_distance) {
   const int exact = buckets / 2;
   std::vector<i32> table;
@@ -31,17 +31,17 @@ std::vector<i32> t5_buckets(int buckets, int max_distance) {
   return table;
 }
 
-/// One number of a tensor; without absence, which would ask for a select in every element.
+/// Returns one element of a tensor. fill_absent avoids a select for every element of the score.
 Tile of_head(const Tensor& t, const Tile& h) { return fill_absent(view<f32, 1>(t)(h), 0); }
 
-/// 2 / (1 + e^-2x) - 1: two of the hardware's functions instead of the four of `tanh`, which keeps
-/// relative accuracy near 0. Scores need no more than absolute accuracy.
+/// Returns 2 / (1 + e^-2x) - 1: two special-function instructions instead of the four of `tanh`,
+/// which is accurate relative to values near 0. Scores need absolute accuracy only.
 Tile tanh_of_share(const Tile& x) {
   constexpr float log2e = std::numbers::log2e_v<float>;
   return 2.0f * rcp_approx(1.0f + exp2(x * (-2 * log2e))) - 1.0f;
 }
 
-/// An index, or 0 along an extent that stands for all.
+/// Returns the index, or 0 along a broadcast extent of 1.
 Tile along(const Tensor& t, int dim, const Tile& index) {
   return t.size(dim) == 1 ? Tile(0) : index;
 }
@@ -54,7 +54,7 @@ Score bias_of(Tensor bias) {
   };
 }
 
-/// Throws T1662 for a constant that is no finite number above `least`, at the line that gives it.
+/// Throws T1662 for a constant that is not finite or not above `least`, at the line that passes it.
 void require_finite(const char* score, const char* name, const ScoreScalar& number,
                     float least = -inf) {
   const std::optional<float> constant = number.constant();
@@ -76,7 +76,7 @@ Score softcap(ScoreScalar cap, Tanh kind) {
   require_finite("scores::softcap", "cap", cap, 0);
   return [=](Tile s, Tile, Tile, Tile, Tile) {
     const Tile c = cap.value(), share = s * rcp(c);
-    assume(c > 0.0f);  // so that the maximum of a row may be scaled instead of each score
+    assume(c > 0.0f);  // allows scaling the maximum of a row instead of each score
     return c * (kind == Tanh::exact ? tanh_of_share(share) : tanh_approx(share));
   };
 }

@@ -1,5 +1,5 @@
-// Softmax: a program holds its rows, or the CTAs of a cluster hold one together; rows that are too
-// long for that are read twice, the first time for their maximum and sum.
+// Softmax: a program, or the CTAs of a cluster together, hold rows in registers; longer rows are
+// read twice, the first time for their maximum and sum.
 #include "tegula/kernels/softmax.h"
 
 #include "kernels/cluster_rows.h"
@@ -25,11 +25,11 @@ auto softmax_of_held_rows() {
   });
 }
 
-/// Columns that each CTA of a cluster holds, and CTAs that hold a row.
+/// Columns per CTA of a cluster, and CTAs per row.
 struct ClusterShape {
   int columns, ctas;
 
-  /// The columns of this CTA.
+  /// Returns the columns of this CTA.
   Index part() const { return slice(cluster_rank() * columns, columns); }
 };
 
@@ -96,11 +96,11 @@ auto backward_in_two_passes() {
   });
 }
 
-/// Three CTAs share an SM, with 64 exponentials a thread: others load while one waits for its
-/// cluster. Computing the exponentials again instead of keeping them, 16 warps, and two or four
-/// CTAs took 4 to 40 % longer (H100, docs/experiments/2026-11-26-cross-warp-exchanges.md).
+/// Three CTAs share an SM, with 64 exponentials per thread: some load while one waits for its
+/// cluster. Recomputing the exponentials, 16 warps, and two or four CTAs were 4 to 40 % slower
+/// (H100, docs/experiments/2026-11-26-cross-warp-exchanges.md).
 constexpr PlanPatch kClusterCtas{.num_warps = 8, .min_ctas_per_sm = 3};
-/// As many CTAs as hold their rows of 16-bit or 32-bit elements in registers.
+/// Number of CTAs that keep rows of 16-bit or 32-bit elements in registers.
 template <class T>
 constexpr PlanPatch kBackwardCtasOfSm{.min_ctas_per_sm = sizeof(T) == 2 ? 2 : 1};
 
@@ -119,7 +119,7 @@ struct SoftmaxKernels {
 
 template <class T>
 const SoftmaxKernels<T>& softmax_kernels() {
-  static const auto* const all = new SoftmaxKernels<T>;  // statics may call, too
+  static const auto* const all = new SoftmaxKernels<T>;  // leaked: static destructors may call
   return *all;
 }
 
