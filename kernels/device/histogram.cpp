@@ -9,7 +9,7 @@ namespace tegula {
 namespace {
 
 constexpr int kMaxTileBins = 4096, kKeys = 4096;
-/// Keys of a tile of so many bins: with more keys, clearing and reading the counters costs less.
+/// Returns the keys per tile: larger tiles amortize clearing and reading the counters.
 constexpr int keys_of_tile(std::int64_t bins) { return bins > 1024 ? 2 * kKeys : kKeys; }
 /// Programs per SM.
 constexpr std::int64_t kProgramsOfSm = 4;

@@ -17,8 +17,8 @@ namespace {
 
 /// Elements per part; minimum length of a segment summed by parts, which contains a whole part.
 constexpr int kPart = 256, kLong = 2 * kPart;
-/// Parts of a program; offsets of one that looks for the longest segment, and lengths that a
-/// program looks at in one step.
+/// Parts per program; offsets per program that searches for the longest segment; lengths per
+/// iteration of a program that reads the results of that search.
 constexpr int kParts = 16, kOffsets = 4096, kLengths = 1024;
 /// Elements that a program adds per iteration.
 constexpr int kStep = 1024;

@@ -240,7 +240,7 @@ void device_sort(const Stream& stream, const Tensor& keys, const Tensor& sorted,
   require_tensor(name, "sorted", sorted, keys.dtype(), keys.shape());
   require_optional(name, "sorted_values", options.sorted_values, DType::i32, keys.shape());
   require_optional(name, "values", options.values, DType::i32, keys.shape());
-  // With few keys, one launch reads and writes both; with many keys, no launch does.
+  // Checks the overlap here: with many keys, no single launch has both tensors as arguments.
   const ByteRange read = keys.byte_range(), written = sorted.byte_range();
   if (keys.is_contiguous() && sorted.is_contiguous() && read.begin < written.end &&
       written.begin < read.end)

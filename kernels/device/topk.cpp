@@ -100,7 +100,7 @@ auto words_kernel() {
           }
           const Tile found =
               keys.place(topk(side_by_side(parts), kGroups, 1, Direction::ascending).values);
-          // As many of them at once as the lanes of a row.
+          // Loads one group per lane of a row at a time.
           const int turns = std::max(1, kGroups / lanes), each = kGroups / turns;
           const Tile turned = found.reshape({tile_rows, each, turns}),
                      row = min(cast<i32>(r.indices()), cast<i32>(x.rows()) - 1)(all, none);

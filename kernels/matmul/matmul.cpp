@@ -15,8 +15,8 @@ bool uses_tensor_cores(const Tensor& A, const MatmulOptions& options) {
   return A.dtype() != DType::f32 || options.tf32;
 }
 
-/// Returns the split-K that a call supports: stream-K requires k > 0, and batched GEMMs do not
-/// split the k of a tile otherwise.
+/// Returns the split-K that a call uses: stream-K only if k > 0, other kinds only for matrices
+/// without a batch dimension.
 SplitK split_of(const MatmulConfig& c, const Tensor& A) {
   if (c.split == SplitK::stream) return c.parts > 0 && A.size(-1) > 0 ? c.split : SplitK::none;
   return A.rank() == 3 || c.parts <= 1 ? SplitK::none : c.split;
@@ -142,7 +142,7 @@ struct MatmulPlan {
   const MatmulOptions& options;
 
   DType dtype(std::size_t i) const { return plan.tensor(plan.argument(i)).dtype(); }
-  /// Builds it if the operands are of T and the result is of one of these types, else false.
+  /// Builds it if the operands have type T and the result one of `Results`; else returns false.
   template <class T, class... Results>
   bool is_built_as() const {
     const bool is_of_t = dtype(0) == dtype_of<T> && dtype(1) == dtype_of<T>;

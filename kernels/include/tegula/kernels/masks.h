@@ -199,8 +199,8 @@ Mask left_padding(Tensor padding, Loc at = std::source_location::current());
 Mask global_window(MaskScalar window, Tensor is_global, Loc at = std::source_location::current());
 
 /// Text and images in one sequence: causal, and full within an image (Zhou et al. 2024,
-/// arXiv:2408.11039, Transfusion): kv < span_ends[q]. `span_ends` (i32) has an entry for each
-/// position: the first position after its image; for text at i, which is a span of its own, i + 1.
+/// arXiv:2408.11039, Transfusion): kv < span_ends[q]. `span_ends` (i32) has one entry per position:
+/// the first position after its image, or i + 1 for a text position i.
 Mask transfusion(Tensor span_ends, Loc at = std::source_location::current());
 
 /// Cross attention from text to images of `image_tokens` keys each: query q attends to the keys
