@@ -110,8 +110,8 @@ std::array<PlanSlot, N> as_rows(PlanBuilder& plan) {
   return slots;
 }
 
-/// 2048 elements: two 16-byte accesses of bf16 by each thread of four warps. Of widths from 256 on,
-/// the widest that pads the rows least: 5000 columns are five tiles of 1024, not three of 2048.
+/// Returns tiles of 2048 elements, two 16-byte accesses of bf16 per thread of 4 warps: the widest,
+/// at least 256, that pads least (5000 columns are 5 tiles of 1024, not 3 of 2048).
 TileShape tile_of(const Tensor& t) {
   constexpr std::int64_t kElements = 2048, kMinColumns = 256, kMaxRows = 64;
   const std::int64_t extent = std::max<std::int64_t>(t.size(1), 1);

@@ -71,7 +71,7 @@ auto groups_kernel() {
 /// Groups of a row that are loaded again; elements of a 16-byte access.
 constexpr int kGroups = 8, kAccess = 8;
 
-/// Concatenates the parts pairwise, first half with second half.
+/// Concatenates the parts along axis 1, by recursive halving.
 Tile side_by_side(std::span<const Tile> parts) {
   if (parts.size() == 1) return parts[0];
   const std::size_t half = parts.size() / 2;

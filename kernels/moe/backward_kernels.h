@@ -120,7 +120,7 @@ struct BiasGradient {
 
 /// Gradients of the weights of choices [tokens, k]: `dots`, if given, plus the dot product of a
 /// token's row of `of_tokens` with a row of `table`: the choice's packed row or, with `ids`, its
-/// expert. For a choice without a row only `dots` is used.
+/// expert. It is 0 for a choice without a row.
 template <class T>
 struct ChoiceGradient {
   void operator()(std::optional<In<f32, 2>> dots, In<T, 2> of_tokens, In<T, 2> table,

@@ -56,7 +56,7 @@ RoutingSlots routing_slots(PlanBuilder& plan, const MoeOptions& options, std::in
           given_or_scratch(plan, kFirstTiles, s.first_tiles)};
 }
 
-/// X router^T in one launch. If the configuration has split-K partials, k is not split.
+/// X router^T in one launch: of the configuration's split-K, only cluster split-K is used.
 template <class T>
 PlanSlot plan_logits(PlanBuilder& plan, const ForwardKernels<T>& kernels,
                      const MoeOptions& options) {

@@ -79,7 +79,7 @@ void TiledRouting::plan(PlanBuilder& plan, const RoutingInputs& in, const Routin
               in.tiles.up, in.tiles.down, out.row_of, out.slot_of, in.capacity);
 }
 
-// ---- all ways -----------------------------------------------------------------------------------
+// ---- all kinds of routing -----------------------------------------------------------------------
 
 RoutingKernels::RoutingKernels(const MoeOptions& o)
     : shape_(placement_shape(o)),

@@ -44,7 +44,7 @@ struct AdamWOptions {
 /// share the state.
 class AdamW {
  public:
-  /// Keeps the tensors and copies a table of their addresses to the device. Throws CompileError if
+  /// Keeps the tensors and copies a table of their locations to the device. Throws CompileError if
   /// types, shapes or devices differ: all weights have one type, and so do all gradients.
   explicit AdamW(std::span<const AdamWTensors> tensors, Loc at = std::source_location::current());
 
