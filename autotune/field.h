@@ -1,7 +1,7 @@
 #pragma once
-// Fields of a struct, named once: `T::each_field(value, visit)` calls `visit(name, field)` for each
-// of them in their order. Hash, text and parser of problems and configurations come from it, and so
-// do the keys and columns of the stores.
+// Reflection of structs: `T::each_field(value, visit)` calls `visit(name, field)` for each field in
+// order. Hash, text and parser of problems and configurations derive from it, and so do the keys
+// and columns of the stores.
 //
 //     struct Tile {
 //       int rows = 128;
@@ -13,9 +13,9 @@
 //       }
 //     };
 //
-// A field is a bool, an integer, a floating-point number, an enum, a string or again a struct with
-// fields. The values of an enum E, from 0 on without gaps, have names: a function
-// `enumerator_names(E)` in E's namespace gives them as an array of texts.
+// A field is a bool, an integer, a floating-point number, an enum, a string or a nested struct with
+// fields. The values of an enum E start at 0 without gaps, and a function `enumerator_names(E)` in
+// E's namespace returns their names as an array.
 #include <fmt/format.h>
 
 #include <array>
@@ -32,7 +32,7 @@
 
 namespace tegula {
 
-/// The names of the element types.
+/// Returns the names of the element types.
 constexpr auto enumerator_names(DType) {
   std::array<std::string_view, std::size(kDTypeInfo)> names;
   for (std::size_t i = 0; i < names.size(); ++i) names[i] = name(static_cast<DType>(i));
@@ -52,7 +52,7 @@ struct AnyVisit {
 template <class T>
 concept Fields = requires(const T& value) { T::each_field(value, field_detail::AnyVisit{}); };
 
-/// The name of an enum's value.
+/// Returns the name of an enum's value.
 template <class E>
   requires std::is_enum_v<E>
 constexpr std::string_view enumerator_name(E value) {
@@ -60,24 +60,24 @@ constexpr std::string_view enumerator_name(E value) {
   return kNames[static_cast<std::size_t>(value)];
 }
 
-/// 64 bits of the fields' values, for tables in memory: equal structs have equal hashes, in every
-/// process. Costs a multiplication a field.
+/// Returns a 64-bit hash of the fields' values for tables in memory. Equal structs have equal
+/// hashes in every process. Costs one multiplication per field.
 template <Fields T>
 std::uint64_t hash_of(const T& value);
 
-/// The fields as `name=value`, separated by blanks; a field of a struct within as `outer.inner`.
-/// Texts with blanks, quotes or equals signs, and empty ones, are quoted.
+/// Returns the fields as `name=value`, separated by blanks; fields of a nested struct as
+/// `outer.inner=value`. Empty texts and texts with blanks, quotes or equals signs are quoted.
 template <Fields T>
 std::string text_of(const T& value);
 
-/// The struct whose `text_of` is `text`: every field once, in order. None if a name or a value is
-/// not of it, so that what an older release wrote is unknown rather than misread.
+/// Returns the struct whose `text_of` is `text`: every field once, in order. Returns nullopt if a
+/// name or value does not match, so that text of an older release is rejected, not misread.
 template <Fields T>
 std::optional<T> parse(std::string_view text);
 
 namespace field_detail {
 
-/// Mixes a word into a hash (the finaliser of SplitMix64).
+/// Mixes a word into a hash (the finalizer of SplitMix64).
 constexpr std::uint64_t mixed(std::uint64_t hash, std::uint64_t word) {
   hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
   return hash ^ (hash >> 32);
@@ -105,11 +105,11 @@ std::string written(const F& field) {
     return quoted_value(field);
 }
 
-/// Takes `name=value` and the blank behind it off a text; nothing if it begins otherwise.
+/// Consumes `name=value` and the following blank of a text; nothing if the name differs.
 class FieldReader {
  public:
   explicit FieldReader(std::string_view text) : rest_(text) {}
-  /// The value behind this name, quotes undone.
+  /// Returns the unquoted value that follows `name`.
   std::optional<std::string> take(std::string_view name);
 
  private:
@@ -192,7 +192,7 @@ template <Fields T>
 std::optional<T> parse(std::string_view text) {
   field_detail::FieldReader reader(text);
   T value{};
-  // Written again, so that one value has one text: "0128" and "H100x=1" without quotes are none.
+  // Compare the canonical text: "0128", or "H100x=1" without quotes, must not parse.
   if (!field_detail::read_fields(reader, "", value) || text_of(value) != text) return std::nullopt;
   return value;
 }

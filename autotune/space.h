@@ -1,7 +1,7 @@
 #pragma once
-// Spaces of configurations: axes, rules with reasons, enumeration, and the choice of one. A family
-// of kernels has a Problem (what a call is), a Config (how it is computed), both with `each_field`
-// (autotune/field.h), and a Space of them; nothing here knows a family.
+// Spaces of configurations: axes, rules with reasons, enumeration and choice. A family of kernels
+// has a Problem (properties of a call), a Config (how it is computed), both with `each_field`
+// (autotune/field.h), and a Space. This file is independent of the family.
 #include <array>
 #include <cstdint>
 #include <limits>
@@ -18,21 +18,21 @@
 
 namespace tegula::autotune {
 
-/// Limits of a GPU; how fast it is has no say in what can run.
+/// Limits of a GPU that decide what can run; its speed does not matter here.
 struct Limits {
   ir::Target target;
   int num_sms = 0;
-  int leftover_sms = 0;  ///< of which no clusters of more than two CTAs are made at once
+  int leftover_sms = 0;  ///< SMs that cannot run clusters of more than two CTAs at the same time
 };
 inline Limits limits_of(const DeviceProfile& gpu) {
   const int of = gpu.attention.sms_per_leftover;
   return {ir::Target::of_capability(gpu.capability), gpu.num_sms, of > 0 ? gpu.num_sms / of : 0};
 }
 
-/// Consequence of breaking a rule.
+/// Consequence of a broken rule.
 enum class Severity : std::uint8_t {
-  refused,    ///< no kernel can be made, or it would be wrong
-  degraded,   ///< it runs, by a slower engine or with registers spilled
+  refused,    ///< a kernel cannot be made, or would be wrong
+  degraded,   ///< the kernel runs, but on a slower engine or with spilled registers
   dominated,  ///< another configuration of the space is at least as fast on every device
 };
 
@@ -44,16 +44,16 @@ struct Axis {
   std::span<const int> values;
 };
 
-/// A rule that configurations of a problem obey on a target. It reads the fields of axes up to
-/// `last_axis`, so that an enumeration drops all that lies behind at once.
+/// A rule for the configurations of a problem on a target. It reads the fields of the axes up to
+/// `last_axis`, so that an enumeration prunes the remaining axes at once.
 template <class P, class C>
 struct Rule {
   std::string_view name;
-  std::string_view reason;  ///< why a configuration that breaks it is none, for logs and errors
+  std::string_view reason;  ///< reason to reject a configuration, for logs and errors
   Severity severity;
   int last_axis;
   bool (*is_broken)(const P&, const C&, const Limits&);
-  /// Later values of `last_axis` break it, too, where one does.
+  /// If one value of `last_axis` breaks the rule, all later values do, too.
   bool ends_axis = false;
 };
 
@@ -63,17 +63,17 @@ struct Space {
   using Config = C;
   std::span<const Axis<C>> axes;
   std::span<const Rule<P, C>> rules;  ///< in the order of `last_axis`
-  /// The configuration that axes change: fields without an axis follow from problem and target.
+  /// Initial configuration. Fields without an axis follow from problem and target.
   C (*start)(const P&, const Limits&);
-  /// Merges configurations that compile alike.
+  /// Maps configurations that compile to the same kernel to one of them.
   C (*canonical)(C, const P&, const Limits&);
-  /// Estimated cycles of DeviceProfile::clock_ghz.
+  /// Returns the estimated cycles at DeviceProfile::clock_ghz.
   double (*cycles)(const P&, const C&, const DeviceProfile&);
-  /// Hash of what decides the bits of results: equal for configurations whose results are the same,
-  /// bit for bit. Null: for all.
+  /// Returns a hash of the properties that determine result bits: configurations with equal hashes
+  /// give identical results. Null: all configurations do.
   std::uint64_t (*numerics)(const P&, const C&, const Limits&) = nullptr;
-  /// Share of the best time so far below which a configuration that comes later is taken: 1, or
-  /// less where a choice of the usual is worth something. Null: 1.
+  /// Fraction of the best time so far that a later configuration must beat to be chosen. Below 1,
+  /// earlier (usual) configurations are preferred. Null: 1.
   double (*worthwhile)(const DeviceProfile&) = nullptr;
 
   std::uint64_t numerics_of(const P& problem, const C& config, const Limits& gpu) const {
@@ -88,7 +88,7 @@ struct Reason {
   friend bool operator==(const Reason&, const Reason&) = default;
 };
 
-/// Every rule that a configuration breaks; none: it is in the space.
+/// Returns every rule that a configuration breaks; empty if it is in the space.
 template <class P, class C>
 std::vector<Reason> why_not(const Space<P, C>& space, const P& problem, const C& config,
                             const Limits& gpu) {
@@ -99,8 +99,8 @@ std::vector<Reason> why_not(const Space<P, C>& space, const P& problem, const C&
   return reasons;
 }
 
-/// Whether a kernel can be made of it that is not slower for a reason known beforehand. Such a
-/// configuration may still be one that no choice takes (Severity::dominated): a measurement may.
+/// Returns true if a kernel can be made that is not known to be slower. The configuration may be
+/// dominated (Severity::dominated): no choice takes it, but a measurement may.
 template <class P, class C>
 bool is_runnable(const Space<P, C>& space, const P& problem, const C& config, const Limits& gpu) {
   for (const Rule<P, C>& rule : space.rules)
@@ -108,11 +108,10 @@ bool is_runnable(const Space<P, C>& space, const P& problem, const C& config, co
   return space.canonical(config, problem, gpu) == config;
 }
 
-/// Configurations that an enumeration finds at most.
+/// Maximum number of configurations of an enumeration.
 inline constexpr int kMaxCandidates = 4096;
 
-/// A walk over the axes, the last one fastest. A prefix that breaks a rule is left with all that
-/// begins with it.
+/// Depth-first walk over the axes, the last one fastest. A prefix that breaks a rule is pruned.
 template <class P, class C, class Visit>
 class Enumeration {
  public:
@@ -123,7 +122,7 @@ class Enumeration {
     walk(space_.start(problem_, gpu_), 0, 0);
     return found_;
   }
-  /// How many prefixes broke each rule, in the order of the space's rules.
+  /// Returns the number of prefixes that broke each rule, in the order of the space's rules.
   std::span<const int> rejected() const { return rejected_; }
 
  private:
@@ -144,7 +143,7 @@ class Enumeration {
         break;
     }
   }
-  /// Whether the rules that end with this axis hold; `rule` moves behind them, or to a broken one.
+  /// Returns true if the rules of this axis hold; advances `rule` past them, or to a broken one.
   bool is_allowed(const C& config, std::size_t axis, std::size_t& rule) {
     for (; rule < space_.rules.size(); ++rule) {
       const Rule<P, C>& r = space_.rules[rule];
@@ -162,7 +161,7 @@ class Enumeration {
   std::array<int, kMaxRules> rejected_{};
 };
 
-/// Calls `visit(config)` for each configuration of the space, each once, and tells how many.
+/// Calls `visit(config)` once for each configuration of the space, and returns their number.
 template <class P, class C, class Visit>
 int enumerate(const Space<P, C>& space, const P& problem, const Limits& gpu, const Visit& visit) {
   return Enumeration<P, C, Visit>(space, problem, gpu, visit).run();
@@ -175,7 +174,7 @@ struct Choice {
   int candidates = 0;
 };
 
-/// The configuration with the shortest estimated time; of several, the one found first.
+/// Returns the configuration with the shortest estimated time; the first one if there are ties.
 template <class P, class C>
 Choice<C> choose(const P& problem, const Space<P, C>& space, const DeviceProfile& gpu) {
   const Limits limits = limits_of(gpu);

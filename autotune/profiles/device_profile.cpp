@@ -16,7 +16,7 @@ const ir::TargetRow& target_of(const DeviceProfile& p) {
   return *ir::Target::of_capability(p.capability);
 }
 
-/// Smaller is nearer; capabilities count before rates.
+/// Returns a distance that orders by capability first, then by rates.
 auto distance(const DeviceProfile& row, const GpuModel& gpu) {
   const auto ratio = [](double a, double b) {
     return a > 0 && b > 0 ? std::abs(std::log(a / b)) : 0;
@@ -25,8 +25,8 @@ auto distance(const DeviceProfile& row, const GpuModel& gpu) {
                     ratio(row.memory_gbs, gpu.memory_gbs) + ratio(row.num_sms, gpu.num_sms));
 }
 
-/// The row of a GPU's model; for a model without one, the fitted row scaled by what was measured on
-/// the GPU over what was measured on that row's, else the nearest row.
+/// Returns the row of a GPU's model. For an unknown model, returns the fitted row scaled by the
+/// ratio of the rates measured on both GPUs, or the nearest row without such rates.
 DeviceProfile own_profile(Device device, const runtime::DeviceProperties& gpu) {
   const ProfileMatch match = find_profile(device.index);
   DeviceProfile own = *match.profile;
@@ -41,7 +41,7 @@ DeviceProfile own_profile(Device device, const runtime::DeviceProperties& gpu) {
 }
 
 GpuModel model_of(const runtime::DeviceProperties& p) {
-  // Two transfers a clock.
+  // Memory transfers twice per clock.
   const double gbs = 2.0 * p.memory_clock_khz * p.memory_bus_bits / 8 / 1e6;
   return {p.name, p.compute(), p.sm_count, gbs};
 }
@@ -80,8 +80,7 @@ const DeviceProfile& device_profile(Device device) {
     int version = 0;
     DeviceProfile profile;
   };
-  // The GPU asked about last is remembered; properties stay where they are as long as the process
-  // lives.
+  // Cache the last GPU. Its properties keep their address for the lifetime of the process.
   thread_local Known known;
   const runtime::DeviceProperties& gpu = runtime::device_properties(device.index);
   const int version = autotune::rates_version();

@@ -1,17 +1,17 @@
 #pragma once
-// One row per model of GPU. Every number that was fitted to measurements of kernels stands here.
+// One row per GPU model. All numbers that were fitted to kernel measurements are in this file.
 #include "autotune/calibration/rates.h"
 #include "tegula/device_profile.h"
 
 namespace tegula::autotune {
 
 // Products: fitted to the times of 54 shapes in all their configurations (bench/matmul_search.py);
-// what it chooses takes 1.1 % longer than the best. Weights under way: with more most tiles took
-// longer, up to 10 % (bench/results/sweeps/2026-11-23-h200-matmul-ragged.jsonl), and of small CTAs
-// (2026-11-23-h200-few-rows.jsonl). Stores by TMA from rows of 4096 bytes on: half a percent faster
+// the chosen configurations take 1.1 % longer than the best. Bytes in flight: most tiles took up to
+// 10 % longer with more (bench/results/sweeps/2026-11-23-h200-matmul-ragged.jsonl), and so did
+// small CTAs (2026-11-23-h200-few-rows.jsonl). TMA stores from rows of 4096 bytes on: 0.5 % faster
 // with ping-pong tiles, 1 to 5 % where an epilogue reads matrices (2026-11-24-h200-groups.jsonl,
-// 2026-11-22-h200-tma-store.jsonl). Multicast from 16384 bytes on: as fast at the card's power
-// limit, and on a cool one not as far behind tiles of two warpgroups, which read a quarter less
+// 2026-11-22-h200-tma-store.jsonl). Multicast from 16384 bytes on: as fast at the power limit; on a
+// cool card it narrows the gap to tiles of two warpgroups, which read a quarter less
 // (2026-11-22-h200-alternate.jsonl). Attention: tiles fitted to head dims 64 and 128, tall ones to
 // 64, 80 and 96 (2026-11-22-h200-tall-tiles.jsonl), split-KV to 2026-11-24-h200-key-splits.jsonl.
 inline constexpr DeviceProfile kH200{
@@ -79,12 +79,12 @@ inline constexpr DeviceProfile kH200{
                   .least_work = 2e10},
 };
 
-/// Rates that `tegula calibrate` gives on it: medians of three runs.
+/// Results of `tegula calibrate` on an H200: medians of three runs.
 inline constexpr MeasuredRates kMeasuredOnH200{
     .clock_ghz = 1.966, .copy_gbs = 3892, .l2_gbs = 8016, .tensor_tflops = 598, .launch_us = 3.68};
 
-/// The same chip with less of its L2, beside slower memory: rates of the memory are scaled by the
-/// data sheets, others are those of the H200.
+/// The same chip with a smaller L2 and slower memory. Memory rates are scaled by the data sheets,
+/// all others are those of the H200.
 constexpr DeviceProfile h100_sxm() {
   DeviceProfile h100 = kH200;
   h100.name = "H100 SXM";

@@ -1,6 +1,6 @@
 #pragma once
-// The interface between a race and whatever runs the candidates: a GPU, a worker process, the
-// simulated times of a test.
+// Interface between a race and the code that runs the candidates: on a GPU, in a worker process, or
+// with the simulated times of a test.
 #include <cstdint>
 #include <span>
 #include <string>
@@ -10,9 +10,9 @@ namespace tegula::autotune {
 
 enum class Verdict : std::uint8_t {
   ok,
-  refused,  ///< does not compile, or the device cannot launch it
-  wrong,    ///< computes other results than the reference
-  fault,    ///< ended the context or the process that ran it
+  refused,  ///< does not compile, or cannot be launched on the device
+  wrong,    ///< results differ from those of the reference
+  fault,    ///< terminated the context or the process that ran it
   timeout,
 };
 const char* name(Verdict verdict);
@@ -20,13 +20,13 @@ const char* name(Verdict verdict);
 /// A compiled candidate.
 struct Prepared {
   Verdict verdict = Verdict::ok;
-  std::string why;   ///< where it is not ok
+  std::string why;   ///< reason if the verdict is not ok
   std::string code;  ///< hash of the machine code
   std::int64_t shared_bytes = 0;
   int registers = 0;
-  /// Spills, waits that the assembler put in, slower instructions: raced only if all are.
+  /// Code has spills, waits inserted by the assembler or slow instructions. Raced only if all do.
   bool is_degraded = false;
-  int threads = 0;  ///< of a CTA
+  int threads = 0;  ///< per CTA
 };
 
 struct CheckResult {
@@ -34,8 +34,8 @@ struct CheckResult {
   std::string why;
 };
 
-/// One candidate's samples of a round; ratios[i] compares with the reference of the same
-/// repetition. Empty where it failed.
+/// Samples of one candidate in a round. ratios[i] is relative to the reference in the same
+/// repetition. Empty if the candidate failed.
 struct Samples {
   Verdict verdict = Verdict::ok;
   double ns = 0;  ///< median
@@ -43,30 +43,30 @@ struct Samples {
 };
 
 struct Round {
-  std::vector<Samples> of;  ///< as the candidates were asked for
-  /// Share by which the reference's time moved within the round: candidates' ratios are off by no
-  /// more, whichever half of the repetitions they come from.
+  std::vector<Samples> of;  ///< in the order of the requested candidates
+  /// Relative change of the reference's time within the round: an upper bound on the error of the
+  /// ratios, whichever half of the repetitions they come from.
   double drift = 0;
   double clock_mhz = 0, watts = 0;
 };
 
-/// Candidates are numbers; 0 is the reference, which each repetition of a round runs, too.
+/// Runs candidates, which are numbers. 0 is the reference, which also runs in each repetition.
 class Measure {
  public:
   virtual ~Measure() = default;
-  /// Compiles candidates; many at one time is better.
+  /// Compiles candidates. Large batches compile in parallel.
   virtual std::vector<Prepared> prepare(std::span<const int> candidates) = 0;
-  /// Runs a prepared candidate once: whether it leaves alone what is not its own, so that it may
-  /// run beside others.
+  /// Runs a prepared candidate once, and checks that it writes only to its own memory, so that it
+  /// may run together with others.
   virtual CheckResult try_once(int candidate) = 0;
-  /// Runs it and compares its results with the reference's.
+  /// Runs a candidate and compares its results with those of the reference.
   virtual CheckResult check(int candidate) = 0;
-  /// Runs each candidate and the reference `repetitions` times, interleaved, in an order that
-  /// `seed` shuffles.
+  /// Runs each candidate and the reference `repetitions` times, interleaved, in an order shuffled
+  /// by `seed`.
   virtual Round round(std::span<const int> candidates, int repetitions, std::uint64_t seed) = 0;
-  /// The race is over with these.
+  /// Releases a candidate that the race no longer needs.
   virtual void forget(int candidate) { (void)candidate; }
-  /// Nanoseconds of a call of the reference; 0 before the first round.
+  /// Returns the nanoseconds of a call of the reference; 0 before the first round.
   virtual double reference_ns() const { return 0; }
 };
 

@@ -19,13 +19,13 @@ constexpr std::array<int, 3> kRepetitions{5, 15, 45};
 constexpr std::size_t kMinSurvivors = 3;
 constexpr std::size_t kHalving = 3;
 constexpr int kFinalPairs = 45;
-constexpr int kTries = 3;           // of a round in which the reference drifts
-constexpr double kMaxDrift = 0.02;  // that the random order of candidates hides
-constexpr double kMinGain = 0.01;   // by which a winner beats the incumbent, and ties are apart
-constexpr std::size_t kBatch = 16;  // compiled at one time
-// Shares of the time: until candidates enter, until further ones are looked for, of one round.
+constexpr int kTries = 3;           // attempts at a round while the reference drifts
+constexpr double kMaxDrift = 0.02;  // drift that the random order of candidates hides
+constexpr double kMinGain = 0.01;   // minimum gain over the incumbent; smaller differences are ties
+constexpr std::size_t kBatch = 16;  // candidates compiled at one time
+// Fractions of the time: until candidates enter, until neighbours are searched, for one round.
 constexpr double kEnterShare = 0.4, kDescendShare = 0.6, kRoundShare = 0.12;
-constexpr int kMinRepetitions = 15;  // of a round that decides, however slow the kernel is
+constexpr int kMinRepetitions = 15;  // of a deciding round, however slow the kernel is
 
 struct Runner {
   int id = 0;
@@ -86,8 +86,8 @@ class Race {
     reference_.known.code = p.code;
   }
 
-  /// Compiles and times what has not been tried, as far as the budget goes; the incumbent first.
-  /// One batch always enters, however slow host and kernel are.
+  /// Compiles and times untried candidates within the budget, the incumbent first. One batch always
+  /// enters, however slow host and kernel are.
   void enter(std::vector<int> ids) {
     std::stable_partition(ids.begin(), ids.end(), [&](int id) { return id == incumbent_; });
     std::vector<Runner> degraded;
@@ -134,7 +134,7 @@ class Race {
     run_round(runners_, kRepetitions.front());
   }
 
-  /// Code that an earlier race found wrong stays out, and so does what writes where it must not.
+  /// Rejects code that an earlier race found wrong, and code that writes out of bounds.
   void admit(Runner r) {
     r.known.code = r.code.code;
     if (r.id == incumbent_) incumbent_code_ = r.code.code;
@@ -151,7 +151,7 @@ class Race {
   void reject(int id, const std::string& why) {
     result_.rejected.emplace_back(id, why);
     measure_.forget(id);
-    if (id == incumbent_) incumbent_ = 0;  // it cannot stay
+    if (id == incumbent_) incumbent_ = 0;  // a rejected incumbent cannot stay
   }
 
   void fail(Runner& r, Verdict verdict, const std::string& why) {
@@ -160,8 +160,8 @@ class Race {
     reject(r.id, fmt::format("{}: {}", name(verdict), why));
   }
 
-  /// A round in which the reference drifts is repeated while there is time. It counts if it stays
-  /// so: a device at its power limit never comes to rest, and ratios hardly move with it.
+  /// Repeats a round in which the reference drifts while there is time. The last round counts even
+  /// if it drifts: a device at its power limit never settles, and ratios hardly change with it.
   Round steady_round(const std::vector<int>& ids, int repetitions) {
     for (int i = 1;; ++i) {
       const double begin = seconds();
@@ -174,7 +174,7 @@ class Race {
   }
   double seconds() const { return options_.seconds ? options_.seconds() : 0; }
 
-  /// Repetitions that a round of so many candidates has time for.
+  /// Returns the number of repetitions for which a round of `candidates` has time.
   int affordable(int repetitions, std::size_t candidates) const {
     const double of_one = seconds_of_sample_ * static_cast<double>(candidates + 1);
     if (repetitions <= kMinRepetitions || of_one <= 0) return repetitions;
@@ -182,7 +182,7 @@ class Race {
     return static_cast<int>(std::clamp<double>(most, kMinRepetitions, repetitions));
   }
 
-  /// One round over those that have fewer samples; then they are in order.
+  /// Runs one round over the candidates with fewer samples, then sorts all of them.
   void run_round(std::vector<Runner>& field, int most_repetitions) {
     const int repetitions = affordable(most_repetitions, field.size());
     std::vector<int> ids;
@@ -212,9 +212,9 @@ class Race {
     raced_.insert(id);
   }
 
-  /// The best third, in order, and whoever is as good within noise; all of them are correct. Wrong
-  /// results cost no more than the first round, and correct ones are compared only if they are
-  /// fast.
+  /// Returns the best third in order, and all that are as good within noise. Only these are
+  /// checked: a wrong candidate costs no more than the first round, and correct ones are compared
+  /// only if they are fast.
   std::vector<Runner> survivors(std::vector<Runner> field) {
     const std::size_t count = std::max(kMinSurvivors, (field.size() + kHalving - 1) / kHalving);
     std::vector<Runner> kept;
@@ -246,7 +246,7 @@ class Race {
     }
   }
 
-  /// Neighbours of the best, until two tries bring less than kMinGain.
+  /// Tries neighbours of the best until two attempts gain less than kMinGain each.
   void descend() {
     int idle = 0;
     while (idle < 2 && has_time(kDescendShare) && !runners_.empty()) {
@@ -264,7 +264,7 @@ class Race {
     }
   }
 
-  /// The top three against the incumbent, in pairs.
+  /// Compares the top three with the incumbent in pairs.
   void finish() {
     std::vector<int> ids;
     for (std::size_t i = 0; i < std::min(runners_.size(), kMinSurvivors); ++i)
@@ -280,7 +280,7 @@ class Race {
     decide(ids, round);
   }
 
-  /// Pairs of the same repetition.
+  /// Returns the ratios of samples of the same repetition.
   static std::vector<double> quotients(const std::vector<double>& a, const std::vector<double>& b) {
     std::vector<double> out(std::min(a.size(), b.size()));
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = a[i] / b[i];

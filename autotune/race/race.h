@@ -1,6 +1,6 @@
 #pragma once
-// Interleaved successive halving: which candidate is the fastest, and is it surely faster than the
-// incumbent? Pure logic over a Measure.
+// Interleaved successive halving: finds the fastest candidate, and whether it is significantly
+// faster than the incumbent. Pure logic on top of a Measure.
 #include <functional>
 #include <optional>
 #include <string>
@@ -13,14 +13,14 @@ namespace tegula::autotune {
 
 enum class Budget : std::uint8_t { off, quick, full };
 
-/// Bounds of a budget. Fewer candidates are raced where time is short, never fewer rounds.
+/// Limits of a budget. If time is short, fewer candidates are raced, but not for fewer rounds.
 struct RaceLimits {
   int candidates = 64;
   double seconds = 3;
 };
 RaceLimits limits_of(Budget budget);
 
-/// Knowledge of one machine code, from an earlier race or this one.
+/// Results for one machine code, from this race or an earlier one.
 struct Known {
   std::string code;
   Verdict verdict = Verdict::ok;
@@ -30,12 +30,12 @@ struct Known {
   double clock_mhz = 0, watts = 0;
 };
 
-/// The state of a race, for people who wait.
+/// State of a race, for progress displays.
 struct RaceProgress {
   const char* phase = "";  ///< compile, race, neighbours, final
-  int entered = 0;         ///< candidates that were compiled so far
-  int racing = 0;          ///< those that are still in it
-  int best = 0;            ///< the fastest so far, and its time over the reference's
+  int entered = 0;         ///< candidates compiled so far
+  int racing = 0;          ///< candidates still in the race
+  int best = 0;            ///< the fastest so far; best_ratio is its time relative to the reference
   double best_ratio = 1;
   double best_ns = 0;
   double seconds = 0, limit = 0;
@@ -44,39 +44,39 @@ struct RaceProgress {
 struct RaceOptions {
   RaceLimits limits;
   std::uint64_t seed = 1;
-  /// Canonical text of each candidate; that of the reference is texts[0].
+  /// Canonical text of each candidate; texts[0] is the reference.
   std::vector<std::string> texts;
-  /// Candidates 0 .. seeds - 1 enter the first race; all where it is 0.
+  /// Candidates 0 .. seeds - 1 enter the first race; 0: all candidates.
   int seeds = 0;
-  /// The candidate that is used now; 0 where it is the reference itself.
+  /// The candidate in use; 0 if it is the reference itself.
   int incumbent = 0;
-  /// Candidates one step from this one; they are tried after the first race. May be empty.
+  /// Returns the candidates one step from the given one, for after the first race. May be empty.
   std::function<std::vector<int>(int)> neighbours;
   std::function<std::optional<Known>(const std::string& code)> recall;
   std::function<void(const Known&)> record;
   std::function<double()> seconds;  ///< since the start
   std::function<void(const RaceProgress&)> progress;
-  /// A candidate was timed; in later rounds again.
+  /// Called after each round in which a candidate was timed.
   std::function<void(int candidate, const Prepared& code, const Known& known)> timed;
 };
 
 struct RaceResult {
-  /// The fastest candidate, the incumbent where no other is faster beyond noise.
+  /// The fastest candidate, or the incumbent if no other candidate is faster beyond noise.
   int winner = 0;
-  /// Whether the winner replaces the incumbent.
+  /// True if the winner replaces the incumbent.
   bool is_replaced = false;
   bool is_low_confidence = false;
-  Estimate ratio;  ///< of the winner to the reference
+  Estimate ratio;  ///< winner relative to the reference
   Estimate ratio_to_incumbent;
   double ns = 0;
   std::string code;
   int raced = 0;  ///< candidates with at least one round
-  /// Verdicts of those that were not raced, by candidate.
+  /// Candidates that were not raced, each with the reason.
   std::vector<std::pair<int, std::string>> rejected;
 };
 
-/// Candidates are 0 .. texts.size() - 1, the seeds in order of preference. Throws InternalError
-/// where the reference itself cannot run.
+/// Races the candidates 0 .. texts.size() - 1; seeds are in order of preference. Throws
+/// InternalError if the reference itself cannot run.
 RaceResult race(Measure& measure, const RaceOptions& options);
 
 }  // namespace tegula::autotune

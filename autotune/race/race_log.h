@@ -1,6 +1,6 @@
 #pragma once
-// A race's memory: what each machine code was found to be, kept in the store after every round, so
-// that a race that was killed goes on where it was.
+// Results of a race by machine code, written to the store after every round, so that an interrupted
+// race can resume.
 #include <map>
 #include <string>
 
@@ -11,7 +11,7 @@ namespace tegula::autotune {
 
 class RaceLog {
  public:
-  /// `policy` says how the times were taken: those of another policy are not used.
+  /// `policy` names how times are taken. Times of another policy are ignored.
   RaceLog(TuningStore& store, TuningKey key, std::string policy);
 
   std::optional<Known> recall(const std::string& code) const;

@@ -26,7 +26,7 @@ Estimate hodges_lehmann(std::span<const double> samples) {
   const double value = (means[(m - 1) / 2] + means[m / 2]) / 2;
   std::vector<double> deviations;
   for (const double s : samples) deviations.push_back(std::abs(s - value));
-  constexpr double kDeviationOfNormal = 1.4826;  // standard deviations a median deviation
+  constexpr double kDeviationOfNormal = 1.4826;  // standard deviations per median deviation
   const double error = kDeviationOfNormal * median(std::move(deviations)) / std::sqrt(n);
   return {value, means[cut], means[m - 1 - cut], error, static_cast<int>(samples.size())};
 }

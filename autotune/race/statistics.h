@@ -1,5 +1,5 @@
 #pragma once
-// Estimates of a location that a few wild samples do not move.
+// Location estimates that are robust against outliers.
 #include <span>
 #include <vector>
 
@@ -9,11 +9,11 @@ namespace tegula::autotune {
 /// signed-rank test.
 struct Estimate {
   double value = 0, low = 0, high = 0;
-  double standard_error = 0;  ///< from the median deviation: a wild sample does not widen it
+  double standard_error = 0;  ///< from the median deviation, so that outliers do not widen it
   int samples = 0;
 };
 
-/// At least one sample.
+/// Requires at least one sample.
 Estimate hodges_lehmann(std::span<const double> samples);
 double median(std::vector<double> samples);
 

@@ -10,7 +10,7 @@
 namespace tegula::autotune {
 namespace {
 
-/// A key that this process tunes; none where another one does.
+/// Claims a key for this process; not claimed if another process already tunes it.
 class Claim {
  public:
   Claim(TuningStore& store, const StoredRace& race)

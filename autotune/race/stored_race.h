@@ -1,6 +1,6 @@
 #pragma once
-// A race whose timings are kept in the process's store: that of a user's kernel and those of a call
-// of the library.
+// A race whose timings are kept in the store of the process, used for kernels of the user and for
+// calls of the library.
 #include <functional>
 #include <string>
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace tegula::autotune {
 
-/// How times are taken that winners are chosen by: with a cold L2.
+/// Policy of the times by which winners are chosen: cold L2.
 inline constexpr const char* kColdPolicy = "cold";
 
 struct StoredRace {
@@ -19,12 +19,12 @@ struct StoredRace {
   RaceLimits limits;
   /// Canonical text of each candidate, the reference first.
   std::vector<std::string> texts;
-  /// Estimated microseconds of each candidate; empty where there is no model.
+  /// Estimated microseconds of each candidate; empty without a model.
   std::vector<double> estimates = {};
-  int seeds = 0;               ///< the first ones enter; all where it is 0
-  std::string incumbent = {};  ///< text of the one that is used now; else the reference
+  int seeds = 0;               ///< the first candidates, which enter the race; 0: all
+  std::string incumbent = {};  ///< text of the configuration in use; empty: the reference
   std::function<std::vector<int>(int)> neighbours = {};
-  /// Gets a line where another process tunes the key.
+  /// Receives a message if another process tunes the same key.
   std::function<void(const std::string&)> say = {};
   /// Timings of another policy are not recalled.
   std::string policy = kColdPolicy;
@@ -32,10 +32,10 @@ struct StoredRace {
 
 RaceLimits limits_of(TuneBudget budget);
 
-/// Runs it; the listener of this thread is told of its progress.
+/// Runs the race and reports its progress to the listener of this thread.
 RaceResult run_stored(const StoredRace& race, Measure& measure);
 
-/// Keeps the winner of such a race, unless it is of low confidence.
+/// Stores the winner of such a race, unless it is of low confidence.
 void publish_winner(const StoredRace& race, const RaceResult& result);
 
 }  // namespace tegula::autotune

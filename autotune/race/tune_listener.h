@@ -1,5 +1,5 @@
 #pragma once
-// Progress of the tunings of a thread, for a program that shows it.
+// Progress of the tunings of a thread, for programs that display it.
 #include <functional>
 #include <string>
 #include <utility>
@@ -8,16 +8,16 @@
 
 namespace tegula::autotune {
 
-/// A setting that was timed, `seconds` after the start.
+/// A setting that was timed; `seconds` since the start.
 struct TimedSetting {
   std::string config;
   const Prepared& code;
   const Known& known;
   double seconds = 0;
-  double estimate_us = 0;  ///< the model's; 0 where there is none
+  double estimate_us = 0;  ///< by the model; 0 without a model
 };
 
-/// While it lives, the tunings that this thread starts tell it how they are getting on.
+/// Receives the progress of the tunings that this thread starts during its lifetime.
 class TuneListener {
  public:
   struct Callbacks {
@@ -30,7 +30,7 @@ class TuneListener {
   TuneListener(const TuneListener&) = delete;
   TuneListener& operator=(const TuneListener&) = delete;
 
-  /// This thread's; null for none.
+  /// Returns the listener of this thread, or null.
   static const TuneListener* current();
 
   const Callbacks callbacks;

@@ -11,7 +11,7 @@ namespace {
 
 runtime::CacheKey winners_key() {
   runtime::CacheKey key;
-  key.add("winners", "1");  // the version of their text
+  key.add("winners", "1");  // format version
   return key;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Winners in bundles, beside the kernels that they name.
+// Winners in bundles, stored with the kernels that they refer to.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,11 +9,11 @@
 
 namespace tegula::autotune {
 
-/// The entry of a bundle that holds winners: lines as TuningStore::export_text() gives them.
+/// Returns a bundle entry with winners, as lines of TuningStore::export_text().
 runtime::BundledKernel winners_entry(std::string lines);
 
-/// Winners of the bundles of this process, of one family and device class, the first bundle's
-/// where several have one. Rows that are damaged are left out.
+/// Returns the winners of one family and device class from the bundles of this process; the first
+/// bundle takes precedence. Damaged rows are skipped.
 std::vector<Winner> bundled_winners(std::string_view device, std::string_view family,
                                     std::int64_t version);
 

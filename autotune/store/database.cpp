@@ -3,7 +3,7 @@
 namespace tegula::autotune {
 namespace {
 
-constexpr int kMaxTextBytes = 1 << 20;  // no damaged length makes SQLite allocate more
+constexpr int kMaxTextBytes = 1 << 20;  // limits what SQLite allocates for a damaged length
 
 SqliteError error_of(::sqlite3* connection) {
   return {sqlite3_extended_errcode(connection), sqlite3_errmsg(connection)};

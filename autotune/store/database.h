@@ -1,5 +1,5 @@
 #pragma once
-// One connection to SQLite, and its statements.
+// A connection to SQLite and its statements.
 #include <sqlite3.h>
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace tegula::autotune {
 
-/// A failed call of SQLite. The store catches all of them.
+/// A failed SQLite call. The store catches all of them.
 struct SqliteError {
-  int code = 0;  ///< the extended one
+  int code = 0;  ///< extended error code
   std::string text;
-  bool is_damage() const;  ///< the content of the file is to blame
+  bool is_damage() const;  ///< true if the content of the file is damaged
 };
 
 class Statement {
@@ -26,7 +26,7 @@ class Statement {
   void bind(int parameter, const std::string& value);
   void bind(int parameter, std::int64_t value);
   void bind(int parameter, double value);
-  /// Goes to the next row; false at the end. Throws SqliteError.
+  /// Advances to the next row; returns false at the end. Throws SqliteError.
   bool step();
   /// Columns count from 0.
   void read(int column, std::string& out) const;
@@ -48,12 +48,12 @@ class Database {
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
 
-  /// Time for which a lock of another process is waited for.
+  /// Sets how long to wait for a lock of another process.
   void set_patience(int milliseconds);
   void exec(const char* sql);
   std::int64_t number(const std::string& sql);
   Statement prepare(const std::string& sql);
-  /// Takes the lock for writing at once, so that no two readers wait for each other.
+  /// Acquires the write lock immediately, so that two readers cannot deadlock on upgrading.
   void begin();
   void commit();
   void rollback() noexcept;
@@ -62,7 +62,7 @@ class Database {
   ::sqlite3* connection_ = nullptr;
 };
 
-/// A transaction that is undone unless it is committed.
+/// A transaction that rolls back unless it is committed.
 class Transaction {
  public:
   explicit Transaction(Database& db) : db_(db) { db_.begin(); }

@@ -17,7 +17,7 @@ std::optional<std::int64_t> start_of_process(std::int64_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string text;
   if (!std::getline(file, text)) return std::nullopt;
-  // The name in parentheses may hold anything; field 22 is the 20th behind it (proc(5)).
+  // The name in parentheses may contain anything; field 22 is the 20th after it (proc(5)).
   const std::size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return std::nullopt;
   std::istringstream fields(text.substr(name_end + 1));

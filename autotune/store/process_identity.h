@@ -1,5 +1,5 @@
 #pragma once
-// Telling a living process from one that died and from another that has its number by now.
+// Distinguishes a live process from a dead one whose process id was reused.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -7,9 +7,9 @@
 namespace tegula::autotune {
 
 std::string host_name();
-/// Its start, in clock ticks after the machine's; none if there is no such process.
+/// Returns the start of a process in clock ticks after boot, or nullopt if it does not exist.
 std::optional<std::int64_t> start_of_process(std::int64_t pid);
-/// A process of another host is taken to live: nothing here can tell.
+/// Returns true if the process lives. Processes of another host are assumed to live.
 bool is_alive(const std::string& host, std::int64_t pid, std::int64_t started);
 
 }  // namespace tegula::autotune

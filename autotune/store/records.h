@@ -1,21 +1,21 @@
 #pragma once
-// The rows of the tuner's store. One visitor a row gives its columns, its checksum and its text.
+// Rows of the tuner's store. Columns, checksum and text of a row derive from one visitor.
 #include <cstdint>
 #include <string>
 
 namespace tegula::autotune {
 
-/// Numerics of winners: those that keep the bits of the default configuration, and all.
+/// Numerics of winners: those that keep the bits of the default configuration, and any.
 inline constexpr const char* kSameBits = "as the defaults";
 inline constexpr const char* kAnyBits = "any";
 
-/// The problem that a configuration is for, on one kind of GPU. All texts are canonical.
+/// A problem on one class of GPU. All texts are canonical.
 struct TuningKey {
   std::string device;  ///< device class: name, compute capability, SMs, L2, memory, clocks
   std::string family;
-  std::int64_t version = 1;  ///< of the family: rises when an axis changes its meaning
+  std::int64_t version = 1;  ///< of the family; incremented when the meaning of an axis changes
   std::string problem;
-  std::string numerics;  ///< hash of what decides the bits of results; empty for no promise
+  std::string numerics;  ///< hash of all that determines result bits; empty without a promise
 
   template <class Self, class Visit>
   static void each_field(Self& self, Visit&& visit) {
@@ -36,11 +36,11 @@ struct Winner {
   TuningKey key;
   std::string config;
   std::string code;             ///< hash of its machine code
-  double ratio = 1;             ///< its time over that of the reference
+  double ratio = 1;             ///< time relative to that of the reference
   double ratio_high = 1;        ///< upper end of the ratio's 95 % interval
-  std::int64_t candidates = 0;  ///< configurations that were compared
-  std::string tools;            ///< compiler it was made by
-  std::int64_t at = 0;          ///< seconds since 1970; nothing is ordered by it
+  std::int64_t candidates = 0;  ///< number of compared configurations
+  std::string tools;            ///< compiler that produced it
+  std::int64_t at = 0;          ///< seconds since 1970; not used for ordering
 
   template <class Self, class Visit>
   static void each_field(Self& self, Visit&& visit) {
@@ -56,8 +56,8 @@ struct Winner {
   friend bool operator==(const Winner&, const Winner&) = default;
 };
 
-/// One measured machine code. Keyed by the code and not by the configuration: a compiler that makes
-/// the same code of it keeps the timing.
+/// Timing of one machine code. The key contains the code instead of the configuration, so that the
+/// timing stays valid if a new compiler generates the same code.
 struct Timing {
   static constexpr const char* kTable = "timing";
   static constexpr int kKeyFields = 7;
@@ -66,7 +66,7 @@ struct Timing {
   std::string policy;  ///< how it was measured
   std::string code;    ///< hash of the machine code
   double ns = 0;
-  double ratio = 1;   ///< over the reference of the same rounds
+  double ratio = 1;   ///< relative to the reference in the same rounds
   double spread = 0;  ///< standard error of the ratio
   std::int64_t samples = 0;
   double clock_mhz = 0, watts = 0;
@@ -98,7 +98,7 @@ struct Pending {
   TuningKey key;
   std::string host;
   std::int64_t pid = 0;
-  std::int64_t started = 0;  ///< the process's start, in clock ticks after the machine's
+  std::int64_t started = 0;  ///< start of the process, in clock ticks after boot
   std::int64_t at = 0;
 
   template <class Self, class Visit>

@@ -13,7 +13,7 @@
 namespace tegula::autotune {
 namespace {
 
-/// The entries of a folder, as far as it can be read: neither its beginning nor a step throws.
+/// Returns the readable entries of a folder; does not throw.
 std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> entries;
   std::error_code error;
@@ -23,7 +23,7 @@ std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folde
   return entries;
 }
 
-/// The device class of the first winner in a folder's files, or nothing.
+/// Returns the device class of the first winner in a folder's files, or an empty string.
 std::string class_in(const std::filesystem::path& folder) {
   for (const std::filesystem::path& family : entries_of(folder)) {
     std::ifstream in(family);
@@ -34,7 +34,7 @@ std::string class_in(const std::filesystem::path& folder) {
   return {};
 }
 
-/// The properties that a class names, as device_class() writes it.
+/// Parses a class in the format of device_class().
 std::optional<runtime::DeviceProperties> properties_of(const std::string& device_class) {
   runtime::DeviceProperties gpu;
   const std::size_t end = device_class.find(" cc=");

@@ -1,5 +1,5 @@
 #pragma once
-// The models of GPU that winners are shipped for.
+// GPU models with shipped winners.
 #include <filesystem>
 #include <vector>
 
@@ -7,8 +7,8 @@
 
 namespace tegula::autotune {
 
-/// The GPUs that have winners in the folder (shipped_folder()), as far as their device class
-/// describes them, in the order of their names: `device_class` of each is that of its winners.
+/// Returns the GPUs that have winners in the folder (shipped_folder()), sorted by name. The
+/// properties are those that the device class of the winners describes.
 std::vector<runtime::DeviceProperties> shipped_gpus(const std::filesystem::path& folder);
 
 }  // namespace tegula::autotune

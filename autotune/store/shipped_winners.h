@@ -1,6 +1,6 @@
 #pragma once
-// Winners that come with the library: measured on one kind of GPU, a file of text for each family,
-// so that a look-up reads one family's alone.
+// Winners that ship with the library, measured on one class of GPU. Each family has its own text
+// file, so that a look-up reads only that family.
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -10,15 +10,15 @@
 
 namespace tegula::autotune {
 
-/// The folder `tegula/winners` beside the library.
+/// Returns the folder `tegula/winners` next to the library.
 std::filesystem::path shipped_folder();
 
-/// "nvidia-h100-80gb-hbm3-cc-9-0": letters and digits of a text, dashes for the rest.
+/// Replaces all but letters and digits by dashes: "nvidia-h100-80gb-hbm3-cc-9-0".
 std::string file_name_of(std::string_view text);
 
-/// The winners of a family on a device class, sorted by (problem, numerics), from
-/// `folder/DEVICE/FAMILY.jsonl`, whose lines are those of TuningStore::export_text(). None where
-/// there is no such file; lines that are not of this device, family and version are left out.
+/// Returns the winners of a family on a device class, sorted by (problem, numerics), from the lines
+/// of `folder/DEVICE/FAMILY.jsonl` (TuningStore::export_text()). Empty if the file does not exist;
+/// lines of another device, family or version are skipped.
 std::vector<Winner> shipped_winners(const std::filesystem::path& folder, const std::string& device,
                                     const std::string& family, std::int64_t version);
 

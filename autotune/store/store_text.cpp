@@ -35,7 +35,7 @@ bool take(const json& from, double& to) {
   return true;
 }
 
-/// Wrong and faulty code is never forgotten for a timing.
+/// Ranks verdicts: a successful timing never replaces a wrong or faulty result.
 int severity(const Timing& t) {
   if (t.verdict == "ok") return 1;
   return t.verdict == "low" ? 0 : 2;

@@ -1,5 +1,5 @@
 #pragma once
-// Rows of the store as lines of JSON.
+// Conversion of store rows to and from lines of JSON.
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,20 +9,20 @@
 
 namespace tegula::autotune {
 
-/// {"table":"winner","device":..}: the fields in the order of their names, no line break.
+/// Returns {"table":"winner","device":..}: fields sorted by name, without a line break.
 std::string line_of(const Winner& row);
 std::string line_of(const Timing& row);
 
-/// The row of a line; none if the line is not one of that table or any field is missing, too long
-/// or of another type.
+/// Returns the row of a line, or nullopt if the line belongs to another table or a field is
+/// missing, too long or of the wrong type.
 template <class R>
 std::optional<R> row_of(std::string_view line);
 
-/// Between two rows of one key. Total, so that merging has one result whatever its order.
+/// Total order between two rows of one key, so that the result of a merge is independent of order.
 bool is_preferred(const Winner& other, const Winner& own);
 bool is_preferred(const Timing& other, const Timing& own);
 
-/// Calls `f` for the lines that are not empty.
+/// Calls `f` for each line that is not empty.
 template <class F>
 void for_each_line(std::string_view text, const F& f) {
   while (!text.empty()) {

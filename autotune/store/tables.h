@@ -1,6 +1,6 @@
 #pragma once
-// SQL of the records: one table each, a row with a checksum of all its fields, because SQLite has
-// none.
+// SQL of the records: one table per record type. Each row has a checksum of all its fields, because
+// SQLite has none.
 #include <fmt/format.h>
 
 #include <bit>
@@ -13,7 +13,7 @@
 
 namespace tegula::autotune {
 
-/// Adds a field to a hash so that equal bits alone are equal.
+/// Adds a field to a hash; only bitwise equal values hash equally.
 inline void hash_field(Hasher& h, const std::string& v) { h.add(v); }
 inline void hash_field(Hasher& h, std::int64_t v) { h.add(v); }
 inline void hash_field(Hasher& h, double v) { h.add(std::bit_cast<std::uint64_t>(v)); }
@@ -26,7 +26,7 @@ std::int64_t checksum_of(const R& record) {
   return static_cast<std::int64_t>(h.digest().low);
 }
 
-/// Numbers that SQLite gives back as they were.
+/// Returns true if SQLite reproduces all numbers of the record exactly.
 template <class R>
 bool can_be_stored(const R& record) {
   bool can = true;
@@ -41,7 +41,8 @@ inline const char* sql_type(const std::string&) { return "TEXT"; }
 inline const char* sql_type(std::int64_t) { return "INTEGER"; }
 inline const char* sql_type(double) { return "REAL"; }
 
-/// Names of the columns with `between`; all of them, or those of the key.
+/// Returns the names of the first `count` columns, separated by `between`, each followed by
+/// `behind`.
 template <class R>
 std::string column_names(const char* between, int count = 1000, const char* behind = "") {
   std::string text;
@@ -79,7 +80,7 @@ void put(Database& db, const R& record) {
   s.step();
 }
 
-/// Binds the first `fields` fields of the record to parameters 1 and on.
+/// Binds the first `fields` fields of the record to parameters 1, 2, ..
 template <class R>
 void bind_key(Statement& s, const R& record, int fields) {
   int i = 0;
@@ -88,8 +89,8 @@ void bind_key(Statement& s, const R& record, int fields) {
   });
 }
 
-/// Calls `found` for the sound rows whose first `fields` fields are those of `like`, in the order
-/// of the key. Returns the number of rows that are not sound.
+/// Calls `found` for each valid row whose first `fields` fields equal those of `like`, in key
+/// order. Returns the number of rows with a wrong checksum.
 template <class R, class Found>
 int select(Database& db, const R& like, int fields, const Found& found) {
   std::string sql = fmt::format("SELECT {}, checksum FROM {}", column_names<R>(", "), R::kTable);

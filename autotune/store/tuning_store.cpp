@@ -22,13 +22,13 @@ namespace {
 constexpr int kSchemaVersion = 1;
 constexpr int kMaxKept = 3;  // damaged files
 
-/// A state of the file in which it is left alone.
+/// The file cannot be used and must not be modified.
 struct Unusable {
   std::string why;
 };
 
-/// Returns whether the file exists. Throws Unusable unless it is a regular file that only this user
-/// can write. Its folder is private: nobody else can replace the file before SQLite opens it.
+/// Returns true if the file exists. Throws Unusable unless it is a regular file that only this user
+/// can write. Its folder is private, so nobody else can replace it before SQLite opens it.
 bool is_present(runtime::Vfs& files, const std::string& path) {
   struct stat s{};
   if (files.stat_path(path, &s) != 0) {
@@ -80,7 +80,7 @@ TuningStore& TuningStore::of_process() {
       const Warning warning = runtime::store_warning(text);
       report_warnings(std::span(&warning, 1));
     };
-    return new TuningStore(std::move(options));  // may be asked while statics are destroyed
+    return new TuningStore(std::move(options));  // leaked: may be used while statics are destroyed
   }();
   return *store;
 }
@@ -117,8 +117,8 @@ void TuningStore::degrade(const std::string& why) {
   open_memory();
 }
 
-/// Renames the damaged file, so that a good one can take its place. Others may have it open: they
-/// ask whether it has moved before they write.
+/// Renames the damaged file, so that a new one can take its place. Other processes may have it
+/// open: they check for a rename before they write.
 void TuningStore::move_away(const std::string& why) {
   db_ = nullptr;
   place_ = Place::unopened;
@@ -143,17 +143,17 @@ void TuningStore::handle(const SqliteError& error) {
   degrade(fmt::format("{} cannot be used ({})", path_.string(), error.text));
 }
 
-/// A connection must not be carried across fork(): the child opens one of its own.
+/// A connection must not be used across fork(): the child opens its own.
 void TuningStore::forget_parents_connection() {
   if (pid_ == ::getpid() || db_ == nullptr) return;
   if (place_ == Place::disk) {
-    (void)db_.release();  // it belongs to the parent, which alone may close it
+    (void)db_.release();  // only the parent may close it
     place_ = Place::unopened;
   }
   pid_ = ::getpid();
 }
 
-/// False for an empty file that may not be filled: a process died before it wrote anything.
+/// Returns false for an empty file that may not be filled: a process died before it wrote anything.
 bool TuningStore::has_tables(bool may_create) {
   std::int64_t version = db_->number("PRAGMA user_version");
   if (version == 0) {
@@ -163,7 +163,7 @@ bool TuningStore::has_tables(bool may_create) {
       if (schema_text(*db_).empty()) create_tables(*db_);
       transaction.commit();
     }
-    // Another process may have committed its tables since the version was read.
+    // Another process may have committed its tables after the version was read.
     version = db_->number("PRAGMA user_version");
   }
   if (version > kSchemaVersion)
@@ -212,7 +212,7 @@ bool TuningStore::open_disk(bool writes) {
   return true;
 }
 
-/// True where there is a database to work on.
+/// Returns true if there is a database to work on.
 bool TuningStore::open(bool writes) {
   forget_parents_connection();
   if (place_ == Place::disk && writes && is_writable_)
@@ -231,8 +231,8 @@ bool TuningStore::open(bool writes) {
   }
 }
 
-/// Calls `f(database)`. A damaged file is replaced and `f` called again; after any other failure it
-/// works on memory.
+/// Calls `f(database)`. Replaces a damaged file and calls `f` again; after any other failure `f`
+/// works on a database in memory.
 template <class F>
 void TuningStore::attempt(bool writes, const F& f) {
   const std::lock_guard lock(mutex_);
@@ -309,7 +309,7 @@ bool TuningStore::claim(const TuningKey& key) {
   mine.pid = ::getpid();
   mine.started = start_of_process(mine.pid).value_or(0);
   mine.at = now();
-  bool is_taken = true;  // without a store there is nobody to agree with
+  bool is_taken = true;  // without a store, there is nothing to agree with
   attempt(true, [&](Database& db) {
     is_taken = true;
     select(db, mine, Pending::kKeyFields, [&](const Pending& other) {

@@ -1,7 +1,7 @@
 #pragma once
-// Timings and winners on disk, `tuning.db` in the folder of the kernel cache. Nothing here throws
-// for the state of the disk: whatever goes wrong is told once, and from then on results live in
-// memory, as long as the process does.
+// Timings and winners on disk, in `tuning.db` in the folder of the kernel cache. Errors of the disk
+// never throw: the first one is reported once, and from then on results are kept in memory for the
+// lifetime of the process.
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -22,19 +22,19 @@ struct SqliteError;
 struct StoreOptions {
   std::filesystem::path folder;  ///< empty: in memory
   bool read_only = false;
-  /// Waiting for a lock of another process: a reader is in a hurry, a tuner is not.
+  /// Time to wait for a lock of another process; readers wait less than tuners.
   int read_patience_ms = 200, write_patience_ms = 10'000;
-  std::function<void(const std::string&)> warn;  ///< is called once at most
-  /// Calls by which files are checked and moved; SQLite reads and writes by its own.
+  std::function<void(const std::string&)> warn;  ///< called at most once
+  /// File operations for checks and renames; SQLite uses its own for reads and writes.
   runtime::Vfs* vfs = &runtime::Vfs::posix();
-  std::function<std::int64_t()> now;  ///< seconds since 1970; default: the system's clock
+  std::function<std::int64_t()> now;  ///< seconds since 1970; default: the system clock
 };
 
-/// How many lines of a text became rows.
+/// Outcome of an import, in lines.
 struct ImportCounts {
   int taken = 0;
   int kept = 0;      ///< the store's own row is as good or better
-  int rejected = 0;  ///< not a row
+  int rejected = 0;  ///< not a valid row
 };
 
 class TuningStore {
@@ -44,36 +44,36 @@ class TuningStore {
   TuningStore(const TuningStore&) = delete;
   TuningStore& operator=(const TuningStore&) = delete;
 
-  /// The store of this process, in the folder that TEGULA_CACHE_DIR and TEGULA_CACHE say; warnings
-  /// are T1901.
+  /// Returns the store of this process, in the folder given by TEGULA_CACHE_DIR and TEGULA_CACHE.
+  /// Warnings are T1901.
   static TuningStore& of_process();
 
-  /// All winners of one family and device class, in order of (problem, numerics).
+  /// Returns all winners of a family and device class, sorted by (problem, numerics).
   std::vector<Winner> winners(const std::string& device, const std::string& family,
                               std::int64_t version);
   std::optional<Winner> winner(const TuningKey& key);
-  /// Replaces the winner of its key; `at` is set to now.
+  /// Replaces the winner of its key and sets `at` to now.
   void publish(Winner winner);
 
-  /// Timings of one key and policy, by code.
+  /// Returns the timings of a key and policy, sorted by code.
   std::vector<Timing> timings(const TuningKey& key, const std::string& policy);
-  /// Replaces the timing of this code; `at` is set to now. One that is not finite is dropped.
+  /// Replaces the timing of this code and sets `at` to now. Drops timings that are not finite.
   void record(Timing timing);
 
-  /// Takes a key for this process, so that no two tune it at once; false if a living process has
-  /// it. A key of a process that died is taken over.
+  /// Claims a key for this process, so that no two processes tune it at once. Returns false if a
+  /// live process has claimed it. Claims of dead processes are taken over.
   bool claim(const TuningKey& key);
   void release(const TuningKey& key);
 
-  /// Every timing and winner, a line of JSON each, sorted. Lines of two stores can be
+  /// Returns all timings and winners as sorted lines of JSON. The exports of two stores can be
   /// concatenated.
   std::string export_text();
-  /// Takes rows from lines of export_text(). Between two rows of one key the one of more
-  /// candidates or samples stays, then the one whose text is smaller: the order of merging does not
-  /// matter, and neither does any clock.
+  /// Imports rows from lines of export_text(). Of two rows with one key, the one with more
+  /// candidates or samples is kept, then the one with the smaller text. The result depends neither
+  /// on the order of imports nor on clocks.
   ImportCounts import_text(std::string_view text);
 
-  /// The file's path; results are in memory where is_on_disk() is false.
+  /// Returns the path of the file; results are in memory if is_on_disk() is false.
   std::filesystem::path path() const { return path_; }
   bool is_on_disk();
 

@@ -22,7 +22,7 @@ WinnerTable::Family& WinnerTable::loaded(const TuningKey& key) {
   Family& known = families_[FamilyKey{key.device, key.family, key.version}];
   if (known) return known;
   std::vector<Winner> all = store_.winners(key.device, key.family, key.version);
-  // The user's own and bundled winners go before what ships.
+  // Winners of the user and of bundles take precedence over shipped ones.
   const auto add_absent = [&all](std::vector<Winner> more) {
     for (Winner& w : more) {
       const auto at = std::ranges::lower_bound(all, order_of(w), {}, order_of);

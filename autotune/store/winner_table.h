@@ -1,5 +1,5 @@
 #pragma once
-// Winners as they are looked up: a family's are read from the store once, into a sorted array.
+// Look-up of winners. Those of a family are read from the store once, into a sorted array.
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -14,28 +14,28 @@
 
 namespace tegula::autotune {
 
-/// The store's own, then those of bundles. Thread-safe. No look-up after a family's first opens a
-/// file.
+/// Winners of the store, then those of bundles. Thread-safe. Only the first look-up of a family
+/// opens a file.
 class WinnerTable {
  public:
   using Family = std::shared_ptr<const std::vector<Winner>>;
 
-  /// Winners of the store, and for problems without one those that are shipped in a folder.
+  /// Uses the winners of the store; for problems without one, the winners shipped in a folder.
   explicit WinnerTable(TuningStore& store, std::filesystem::path shipped = {})
       : store_(store), shipped_(std::move(shipped)) {}
 
-  /// The winners of this process's store and library.
+  /// Returns the table of this process's store and library.
   static WinnerTable& of_process();
 
-  /// The winner of exactly this key.
+  /// Returns the winner of exactly this key.
   std::optional<Winner> find(const TuningKey& key);
-  /// All winners of the key's device, family and version, sorted by (problem, numerics). They stay
-  /// as they are while the pointer is held.
+  /// Returns all winners of the key's device, family and version, sorted by (problem, numerics).
+  /// The array does not change while the pointer is held.
   Family family(const TuningKey& key);
-  /// Publishes to the store and to look-ups of this process.
+  /// Publishes a winner to the store and to look-ups of this process.
   void publish(const Winner& winner);
-  /// Lets the next look-up of each family read the store again: winners of other processes become
-  /// visible at this call alone.
+  /// Makes the next look-up of each family read the store again. Winners of other processes become
+  /// visible only then.
   void refresh();
 
  private:

@@ -7,54 +7,54 @@
 #include "tegula/device_profile.h"
 #include "tegula/dtype.h"
 
-/// Tiles of attention's forward pass, and how a tile's keys are split.
+/// Tile shapes of attention's forward pass, and the split of a tile's keys over CTAs.
 namespace tegula {
 
-/// Queries and keys that a CTA works on at a time.
+/// Queries and keys that a CTA processes at a time.
 struct AttentionTileShape {
   int block_q = 128, block_kv = 128;
   friend bool operator==(const AttentionTileShape&, const AttentionTileShape&) = default;
 };
 
-/// Keys that a query tile visits, as far as known before the kernel is traced.
+/// Keys that a query tile visits, as far as they are known before the kernel is traced.
 enum class KvExtent : std::uint8_t {
   unknown,
   full,
-  causal,  ///< from the first to one that rises with the rows
+  causal,  ///< from the first key to a limit that rises with the row
 };
 constexpr auto enumerator_names(KvExtent) {
   return std::array<std::string_view, 3>{"unknown", "full", "causal"};
 }
 
-/// A choice that the caller has made, or leaves open.
+/// A choice that the caller makes or leaves open.
 enum class AskedFor : std::uint8_t { open, no, yes };
 constexpr auto enumerator_names(AskedFor) {
   return std::array<std::string_view, 3>{"open", "no", "yes"};
 }
 
-/// The properties of a call of attention that the choice of its tiles depends on.
+/// Properties of an attention call that determine the choice of its tiles.
 struct AttentionProblem {
-  std::int64_t queries = 0, keys = 0;  ///< rows and columns of scores; those of all sequences
-  std::int64_t first_query = 0;        ///< its position among the keys
-  std::int64_t matrices = 1;           ///< heads of all batch entries
-  std::int64_t sequences = 1;          ///< in one tensor
+  std::int64_t queries = 0, keys = 0;  ///< rows and columns of scores, over all sequences
+  std::int64_t first_query = 0;        ///< position of the first query among the keys
+  std::int64_t matrices = 1;           ///< heads, summed over all batch entries
+  std::int64_t sequences = 1;          ///< sequences in one tensor
   int head_dim = 0, head_dim_v = 0;
   DType operands = DType::bf16;
   KvExtent kv_extent = KvExtent::full;
   bool is_varlen = false;
-  bool pack_gqa = false;           ///< rows are those of all heads of a group
+  bool pack_gqa = false;           ///< rows are those of all heads of a GQA group
   bool splits_kv = false;          ///< CTAs share a tile's keys
   bool is_non_contiguous = false;  ///< kv blocks of a tile are not consecutive
-  bool is_data_dependent = false;  ///< tensors or the caller say which keys a row attends to
-  /// @name The score, as its trace has it (ScoreTraits)
+  bool is_data_dependent = false;  ///< tensors or the caller determine the keys of each row
+  /// @name Properties of the score function, from its trace (ScoreTraits)
   /// @{
   bool has_score = false, reads_kv_index = false, has_per_element_state = false,
        is_toeplitz = false, needs_row_scan = false;
-  int tma_bytes_per_element = 0;  ///< 0 where TMA loads nothing of the score
+  int tma_bytes_per_element = 0;  ///< 0 if TMA loads no part of the score
   /// @}
-  AskedFor speculation = AskedFor::no;    ///< as far as the call can be computed so
-  bool speculation_pays = false;          ///< by its work, mask, score and type
-  AskedFor longest_first = AskedFor::no;  ///< the same
+  AskedFor speculation = AskedFor::no;    ///< the caller's choice, if the call supports it
+  bool speculation_pays = false;          ///< according to the work, mask, score and type
+  AskedFor longest_first = AskedFor::no;  ///< the caller's choice, if the call supports it
 
   template <class Self, class Visit>
   static void each_field(Self& p, const Visit& visit) {
@@ -87,10 +87,10 @@ struct AttentionProblem {
 
 struct AttentionConfig {
   int block_q = 128, block_kv = 128;
-  /// Scores are relative to the first block's maximum, and a recompute kernel follows
+  /// Scores are relative to the maximum of the first block, and a recompute kernel follows
   /// (Rescaling::never).
   bool is_speculative = false;
-  /// Query tiles of a derived list that visit most blocks come first.
+  /// The query tiles of a derived list that visit the most blocks run first.
   bool longest_first = false;
 
   AttentionTileShape tiles() const { return {block_q, block_kv}; }
@@ -105,11 +105,11 @@ struct AttentionConfig {
   friend bool operator==(const AttentionConfig&, const AttentionConfig&) = default;
 };
 
-/// Few rows with many keys, whose keys CTAs may split.
+/// A call with few rows and many keys, which several CTAs may share.
 struct SplitKvProblem {
-  std::int64_t tiles = 0;  ///< one for each head of a batch entry
+  std::int64_t tiles = 0;  ///< one per head of a batch entry
   std::int64_t keys = 0;
-  int key_bytes = 0;  ///< bytes of a key and its value
+  int key_bytes = 0;  ///< bytes of one key and its value
 
   template <class Self, class Visit>
   static void each_field(Self& p, const Visit& visit) {
@@ -120,7 +120,7 @@ struct SplitKvProblem {
   friend bool operator==(const SplitKvProblem&, const SplitKvProblem&) = default;
 };
 
-/// CTAs that share a tile: `clusters` clusters of `cluster_ctas` each.
+/// CTAs that share a tile: `clusters` clusters of `cluster_ctas` CTAs each.
 struct SplitKv {
   int cluster_ctas = 1;
   std::int64_t clusters = 1;
@@ -135,17 +135,17 @@ struct SplitKv {
   friend bool operator==(const SplitKv&, const SplitKv&) = default;
 };
 
-/// The configuration with the shortest estimated time: fewer kv blocks, and keys and values that
-/// more rows share, against keys that no row needs, rows beyond the last, and SMs without a tile.
+/// Returns the configuration with the shortest estimated time. The estimate includes unused keys,
+/// rows beyond the last query and SMs without a tile.
 AttentionConfig choose_attention(const AttentionProblem& problem, const DeviceProfile& gpu);
-/// The decision of a call on a device: a winner of the tuner for this problem, or a near one, else
-/// the model's.
+/// Returns the decision of a call on a device: a tuned winner for this problem or a near one, else
+/// the model's choice.
 AttentionConfig choose_attention(const AttentionProblem& problem, Device device);
 
-/// The fastest split whose CTAs run at once and have keys enough, by the estimate and by winners.
+/// Returns the fastest split with co-resident CTAs and enough keys per CTA, by model and winners.
 SplitKv choose_split_kv(const SplitKvProblem& problem, const DeviceProfile& gpu);
 SplitKv choose_split_kv(const SplitKvProblem& problem, Device device);
-/// A split over so many CTAs: in the largest clusters such that those of all tiles are co-resident,
+/// Returns a split over `ctas` CTAs: in the largest clusters that are co-resident for all tiles,
 /// else in one cluster.
 SplitKv given_split_kv(int ctas, std::int64_t tiles, const DeviceProfile& gpu);
 

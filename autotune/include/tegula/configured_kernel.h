@@ -8,16 +8,16 @@
 
 #include "tegula/kernel.h"
 
-/// The kernels of a family, one for each of its configurations.
+/// Kernels of one family, one per configuration.
 namespace tegula {
 namespace detail {
 
-/// A kernel for each configuration that was asked for, its parameters forgotten: one class for all
-/// kernels of a `Config`, which is ordered. Several threads may ask.
+/// Type-erased cache of one kernel per requested configuration, shared by all kernels with the same
+/// `Config`, which must be ordered. Thread-safe.
 template <class Config>
 class ConfiguredInstances {
  public:
-  /// `make()` is called where there is none yet.
+  /// Returns the kernel of `config`; calls `make()` if it does not exist yet.
   template <class Make>
   std::shared_ptr<dsl::KernelInstance> of(const Config& config, const Make& make) {
     const std::lock_guard lock(mutex_);
@@ -46,9 +46,9 @@ class ConfiguredInstances {
 
 }  // namespace detail
 
-/// The kernels of a body, whose member `config` is the configuration that it is traced in; its
-/// `plan()`, if it has one, gives the fields of the plan that this prefers. Each is made once.
-/// Several threads may ask.
+/// Kernels made from a body. The member `config` of the body is the configuration that it is traced
+/// with; its `plan()`, if present, returns preferred plan fields. Each kernel is created once.
+/// Thread-safe.
 template <class Body>
 class ConfiguredKernel {
   using Config = decltype(Body::config);
@@ -60,12 +60,12 @@ class ConfiguredKernel {
   KernelType of(const Config& config) {
     return KernelType(made_.of(config, [&] { return make(config).shared_instance(); }));
   }
-  /// Whether one of the configurations asked for so far `matches`.
+  /// Returns true if a configuration requested so far satisfies `matches`.
   template <class Predicate>
   bool has(const Predicate& matches) const {
     return made_.has(matches);
   }
-  /// Report on the configurations compiled so far. Throws CompileError if there are none.
+  /// Returns a report on the configurations compiled so far. Throws CompileError if there are none.
   template <class Predicate>
   std::string explain(const Predicate& matches) const {
     const std::string text = made_.explain(matches);

@@ -5,55 +5,55 @@
 
 #include "tegula/device.h"
 
-/// Measurements of a model of GPU. Choices of tiles and stages estimate times by it; limits
-/// that hold for every GPU of an architecture are not here but in the target table.
+/// Measurements of GPU models, used to estimate times when choosing tiles and stages. Limits that
+/// hold for every GPU of an architecture are in the target table.
 namespace tegula {
 
-/// Rates that the time of a kernel is estimated by, in cycles of DeviceProfile::clock_ghz
-/// (autotune/cost). Each is of one SM unless it says otherwise.
+/// Rates for estimating the time of a kernel (autotune/cost), in cycles of
+/// DeviceProfile::clock_ghz. Each is for one SM unless stated otherwise.
 struct CostRates {
-  /// Bytes of a row of A times columns of B that the tensor cores multiply in a cycle, and the
-  /// share of that which wgmma and mma.sync reach.
+  /// Peak rate of the tensor cores per cycle, in the unit of Work::mma_bytes, and the fractions of
+  /// it that wgmma and mma.sync reach.
   double mma_bytes = 0, wgmma_share = 0, mma_sync_share = 0;
-  /// Loss of that share for each 64 columns of an instruction below 128, and above.
+  /// Loss of that fraction per 64 instruction columns below 128, and per 64 columns above 128.
   double narrow_loss = 0, wide_loss = 0;
-  /// Loss of the tensor cores' time where CTAs of an SM take turns.
+  /// Relative loss of tensor-core time when several CTAs share an SM.
   double turn_loss = 0;
-  /// Bytes of shared memory that tensor cores read in a cycle.
+  /// Bytes of shared memory that the tensor cores read per cycle.
   double smem_bytes = 0;
-  /// Lines of 128 bytes of the L2, requested by one SM, and bytes of the memory, by all, in a
-  /// cycle.
+  /// L2 lines of 128 bytes requested by one SM per cycle, and bytes of device memory read by all
+  /// SMs per cycle.
   double l2_lines = 0, hbm_bytes = 0;
-  /// Cycles from the request of a k-iteration's tiles to their arrival, with the memory busy.
+  /// Cycles from the request of a k-iteration's tiles to their arrival, with busy memory.
   double latency = 0;
-  /// Cycles of a k-iteration's barriers, with cooperative and with ping-pong consumers, and beside
-  /// them those of a partner that multicasts.
+  /// Barrier cycles per k-iteration with cooperative and with ping-pong consumers, and the
+  /// additional cycles of either when a partner CTA multicasts.
   double barrier = 0, pingpong_barrier = 0, multicast_barrier = 0, pingpong_multicast_barrier = 0;
-  /// Cycles of a load of a single element by a thread.
+  /// Cycles of a single-element load by a thread.
   double single_element = 0;
-  /// Cycles of a tile's prologue and epilogue, with TMA and wgmma and without, and bytes that a
-  /// warpgroup's epilogue moves in one, as they are and transposed.
+  /// Cycles of a tile's prologue and epilogue with TMA and wgmma, and with mma.sync; bytes per
+  /// cycle of a warpgroup's epilogue, not transposed and transposed.
   double tile = 0, mma_sync_tile = 0, epilogue_bytes = 0, transposed_bytes = 0;
-  /// Cycles of a launch, of one that multicasts beside it, and of a kernel in front of another one
-  /// that starts while it ends.
+  /// Cycles of a launch, additional cycles of a launch that multicasts, and cycles of a kernel
+  /// whose successor starts before it ends.
   double launch = 0, multicast = 0, dependent_launch = 0;
-  /// Cycles of the kernel that adds partial accumulators, of each part, and bytes of them that all
-  /// SMs add in a cycle.
+  /// Reduction of partial accumulators by a kernel: cycles of the kernel, additional cycles per
+  /// part, and bytes that all SMs add per cycle.
   double reduce = 0, reduce_part = 0, reduce_bytes = 0;
-  /// Cycles of a sum in a cluster, of each CTA in it, and bytes of an accumulator that a CTA
-  /// exchanges in one.
+  /// Reduction within a cluster: cycles of the sum, additional cycles per CTA, and accumulator
+  /// bytes that a CTA exchanges per cycle.
   double cluster_sum = 0, cluster_part = 0, cluster_bytes = 0;
-  /// Cycles of stream-K's wait for, or hand-over of, a partial accumulator.
+  /// Cycles for stream-K to wait for, or to hand over, a partial accumulator.
   double stream_fixup = 0;
-  /// Share of the SMs that clusters of more than two CTAs fill: GPCs have SMs left over.
+  /// Fraction of the SMs that clusters of more than two CTAs fill: GPCs have SMs left over.
   double cluster_fill = 1;
-  /// Bytes under way, of lines that follow none of their own, at which the memory is fastest, and
-  /// what it loses by as many more.
+  /// Bytes in flight of scattered lines (Work::scattered_bytes) up to which memory runs at full
+  /// speed, and its relative slowdown for each further such amount.
   double under_way = 0, crowding = 0;
-  /// Share of the memory's time that is lost where an SM has one CTA, which requests in bursts.
+  /// Fraction of memory time lost with one CTA per SM, whose requests come in bursts.
   double memory_gaps = 0;
-  /// Cycles under the power limit of a byte multiplied, read of shared memory, of the L2 and of the
-  /// memory, by all SMs.
+  /// Cycles at the power limit, for all SMs: per unit of Work::mma_bytes, per byte of shared
+  /// memory, per L2 line and per byte of device memory.
   double mma_power = 0, smem_power = 0, l2_power = 0, hbm_power = 0;
 
   template <class Self, class Visit>
@@ -99,57 +99,57 @@ struct CostRates {
   bool operator==(const CostRates&) const = default;
 };
 
-/// Rates that the time of attention is estimated by.
+/// Rates for estimating the time of attention.
 struct AttentionRates {
-  /// Time of a kv block beside its keys, in keys, and for each value dim: barriers, maxima over
-  /// lanes, the rescaled accumulator.
+  /// Overhead of a kv block in units of keys, fixed and per value dim: barriers, row maxima across
+  /// lanes, rescaling of the accumulator.
   double block_keys = 0, block_keys_per_dim = 0;
-  /// Time of a masked key by that of another one.
+  /// Time of a masked key relative to an unmasked one.
   double masked_share = 0;
-  /// Another form of tile is taken where its time is below this share of the usual one's.
+  /// A later tile shape is chosen only if its time is below this fraction of the best one so far.
   double worthwhile = 0;
-  /// Time of a row of a tile of three warpgroups by that of one of two: without a mask and with.
+  /// Time per row of a three-warpgroup tile relative to a tile of 128 rows, unmasked and masked.
   double tall_row_full = 0, tall_row_masked = 0;
-  /// Split-KV, times in microseconds: bytes of keys and values that a CTA and all CTAs read in one,
-  /// a cluster's exchange and each doubling of it, the exchange in memory and each further eight.
+  /// Split-KV: bytes of keys and values that one CTA and all CTAs read per us; us of a cluster
+  /// exchange, per doubling of the cluster, of a memory exchange, and per eight more clusters.
   double cta_bytes_per_us = 0, memory_bytes_per_us = 0, cluster_us = 0, cluster_doubling_us = 0,
          exchange_us = 0, exchange_eight_us = 0;
-  /// Least keys of a call for which keys are split.
+  /// Minimum number of keys of a call for which the keys are split.
   std::int64_t least_keys_to_split = 0;
-  /// SMs of which one is left over where clusters of more than two CTAs fill a wave.
+  /// One in this many SMs is left over when clusters of more than two CTAs fill a wave.
   int sms_per_leftover = 0;
-  /// Least floating-point operations beside which one more launch costs nothing.
+  /// Minimum floating-point operations of a call for which one more launch is negligible.
   double least_work = 0;
   bool operator==(const AttentionRates&) const = default;
 };
 
-/// A row of the profiles (autotune/profiles): one model of GPU.
+/// A row of the profiles (autotune/profiles), for one GPU model.
 struct DeviceProfile {
   std::string_view name;         ///< "H200 SXM"
-  std::string_view driver_name;  ///< the driver's name of such a GPU
+  std::string_view driver_name;  ///< name that the driver reports
   int capability = 0;            ///< compute capability, 90 for 9.0
   int num_sms = 0;
-  double clock_ghz = 0;      ///< clock that cycles are counted at
-  double memory_gbs = 0;     ///< from the data sheet, like the next ones
+  double clock_ghz = 0;      ///< clock of all cycle counts
+  double memory_gbs = 0;     ///< from the data sheet, like the following ones
   double tensor_tflops = 0;  ///< dense, 16-bit operands
   double f32_tflops = 0;
   std::int64_t l2_bytes = 0;
-  bool is_fitted = false;  ///< on such a GPU; else scaled from another row by the data sheets
+  bool is_fitted = false;  ///< measured on such a GPU; else scaled by the data sheets
   CostRates cost;
   AttentionRates attention;
 
-  /// Shared memory of a CTA for the rings of a mainloop, and registers of an SM.
+  /// Shared memory of a CTA for the rings of a mainloop, in bytes, and registers of an SM.
   std::int64_t ring_bytes() const;
   int registers_per_sm() const;
-  /// Registers of a consumer thread beside a producer warpgroup that keeps so many a thread, or as
-  /// few as it can.
+  /// Returns the registers of a consumer thread if the threads of the producer warpgroup keep
+  /// `producer_registers` each, or the minimum if 0.
   int consumer_registers(int consumer_warps, int producer_registers = 0) const;
 };
 
-/// The row that the host's devices (cpu, sim) choose by.
+/// Returns the row for the host's devices (cpu, sim).
 const DeviceProfile& host_profile();
 
-/// A GPU as the choice of a row sees it.
+/// Properties of a GPU that determine its row.
 struct GpuModel {
   std::string name;
   int capability = 0;
@@ -158,21 +158,21 @@ struct GpuModel {
 };
 struct ProfileMatch {
   const DeviceProfile* profile;
-  bool is_exact;  ///< else the nearest row
+  bool is_exact;  ///< false: the nearest row
 };
-/// The row of this model, or the nearest one: by compute capability, then by memory and SMs.
+/// Returns the row of this model, or the nearest one: by capability, then by memory and SMs.
 ProfileMatch find_profile(const GpuModel& gpu);
-/// The row of GPU `ordinal`. Throws DeviceError if there is no such GPU.
+/// Returns the row of GPU `ordinal`. Throws DeviceError if that GPU does not exist.
 ProfileMatch find_profile(int ordinal);
 
-/// The row of a device, with the GPU's own SMs and compute capability. Valid until this thread asks
-/// about another GPU.
+/// Returns the row of a device, with the GPU's own SM count and compute capability. The reference
+/// is valid until this thread queries another GPU.
 const DeviceProfile& device_profile(Device device);
-/// The SMs of a GPU itself, or those of the host's profile.
+/// Returns the number of SMs of the GPU, or of the host's profile.
 int num_sms(Device device);
-/// The device's target has wgmma.
+/// Returns true if the device's target has wgmma.
 bool has_wgmma(Device device);
-/// The device's target has clusters.
+/// Returns true if the device's target has clusters.
 bool has_clusters(Device device);
 
 }  // namespace tegula

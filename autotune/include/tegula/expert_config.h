@@ -12,17 +12,17 @@ namespace tegula {
 
 /// Tiles of the experts' GEMMs: bm rows, bn outputs, k-iterations of bk.
 struct ExpertTileConfig {
-  int bm = 128;  ///< at most 256: a multiple of 64, with `swap_ab` of 8
+  int bm = 128;  ///< at most 256; a multiple of 64, or of 8 with `swap_ab`
   int bn = 128, bk = 64;
-  /// Outputs lie along the rows of the tensor cores' tiles, so that bm can be as high as most
-  /// experts have rows. bn is then a multiple of 64.
+  /// Outputs are along the rows of the MMA tiles, so that bm can match the number of rows that most
+  /// experts have. bn must then be a multiple of 64.
   bool swap_ab = false;
   int stages = 0;   ///< slots of the operand ring; 0: the compiler chooses
-  int group_m = 8;  ///< tiles below each other that are finished together
-  /// The up product gathers the tokens' rows itself, which are not permuted then.
+  int group_m = 8;  ///< adjacent rows of tiles that are finished together
+  /// The up GEMM gathers the tokens' rows itself instead of reading permuted rows.
   bool gathers = false;
-  /// CTAs are clusters of two on tiles below each other, which share the loads of an expert's
-  /// weights. Tiles that leave room for a second CTA on an SM ignore it.
+  /// Two CTAs with vertically adjacent tiles form a cluster and share the loads of an expert's
+  /// weights. Ignored for tiles that leave room for a second CTA on an SM.
   bool multicast = false;
 
   template <class Self, class Visit>
@@ -45,18 +45,18 @@ constexpr auto enumerator_names(ExpertProduct) {
   return std::array<std::string_view, 2>{"up", "down"};
 }
 
-/// The properties of a grouped GEMM that the choice of its tiles depends on: the host knows the
-/// mean of the experts' rows alone.
+/// Properties of a grouped GEMM that determine the choice of its tiles. The host knows only the
+/// mean number of rows per expert.
 struct ExpertProblem {
-  std::int64_t rows = 0;  ///< mean of an expert
+  std::int64_t rows = 0;  ///< mean per expert
   std::int64_t columns = 0, k = 0;
-  std::int64_t experts = 1;  ///< experts that can have rows
+  std::int64_t experts = 1;  ///< experts that may have rows
   ExpertProduct product = ExpertProduct::up;
   DType operands = DType::bf16;
-  bool is_gated = false;  ///< bn is of the gate's columns, and as many of the other matrix
-  /// Choices of a token, where rows can be gathered from those of tokens; else 0.
+  bool is_gated = false;  ///< bn counts the columns of each of the two matrices
+  /// Experts per token if rows can be gathered from those of the tokens; else 0.
   std::int64_t choices = 0;
-  DType result = DType::bf16;  ///< type that the product stores; up packs f8
+  DType result = DType::bf16;  ///< type that the product stores; the up GEMM packs f8
   /// Two accumulators per tile, for FP32 promotion.
   bool fp32_promotion = false;
 
@@ -76,10 +76,10 @@ struct ExpertProblem {
   friend bool operator==(const ExpertProblem&, const ExpertProblem&) = default;
 };
 
-/// The configuration that the model takes.
+/// Returns the configuration that the model chooses.
 ExpertTileConfig choose_expert_tiles(const ExpertProblem& problem, const DeviceProfile& gpu);
-/// The decision of a call on a device: a winner of the tuner for this problem, or a near one, else
-/// the model's.
+/// Returns the decision of a call on a device: a tuned winner for this problem or a near one, else
+/// the model's choice.
 ExpertTileConfig choose_expert_tiles(const ExpertProblem& problem, Device device);
 
 }  // namespace tegula

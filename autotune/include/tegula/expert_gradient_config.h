@@ -8,14 +8,14 @@
 /// Tiles of the GEMMs in the backward pass of a mixture of experts.
 namespace tegula {
 
-/// The GEMMs of an expert's gradients: of its rows or activations, of its weights.
+/// GEMMs of an expert's gradients: of its rows or activations, and of its weights.
 enum class ExpertGradient : std::uint8_t { rows, weights };
 constexpr auto enumerator_names(ExpertGradient) {
   return std::array<std::string_view, 2>{"rows", "weights"};
 }
 
-/// The properties of such a GEMM, [m, k] by [k, n] of each expert, that the choice of its tiles
-/// depends on. An expert's rows, m of the first and k of the second, are a mean.
+/// Properties of such a GEMM, [m, k] by [k, n] per expert, that determine the choice of its tiles.
+/// The expert's rows (m of `rows`, k of `weights`) are a mean.
 struct ExpertGradientProblem {
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t experts = 1;
@@ -34,11 +34,11 @@ struct ExpertGradientProblem {
   friend bool operator==(const ExpertGradientProblem&, const ExpertGradientProblem&) = default;
 };
 
-/// The configuration that the model takes; `swap_ab` is never set.
+/// Returns the configuration that the model chooses; `swap_ab` is never set.
 ExpertTileConfig choose_gradient_tiles(const ExpertGradientProblem& problem,
                                        const DeviceProfile& gpu);
-/// The decision of a call on a device: a winner of the tuner for this problem, or a near one, else
-/// the model's.
+/// Returns the decision of a call on a device: a tuned winner for this problem or a near one, else
+/// the model's choice.
 ExpertTileConfig choose_gradient_tiles(const ExpertGradientProblem& problem, Device device);
 
 }  // namespace tegula

@@ -9,15 +9,15 @@
 #include "tegula/dtype.h"
 #include "tegula/plan_patch.h"
 
-/// Tiles and decomposition of GEMMs, and the choice of the fastest.
+/// Tiles and decomposition of GEMMs, and the choice of the fastest configuration.
 namespace tegula {
 
-/// The CTAs that compute the k-iterations of a tile.
+/// How CTAs share the k-iterations of a tile.
 enum class SplitK : std::uint8_t {
-  none,      ///< one CTA all of them
-  cluster,   ///< the CTAs of a cluster, 2, 4 or 8, a part each; each adds and stores a slice of the
-             ///< tile, 1 / parts of the rows (of the columns if swapped). Matrices without batches
-  partials,  ///< CTAs that store partial accumulators (f32 or i32), which a second kernel adds
+  none,      ///< one CTA runs all of them
+  cluster,   ///< the 2, 4 or 8 CTAs of a cluster run one part each, then each adds and stores 1 /
+             ///< parts of the rows (columns if swapped). Not for batches
+  partials,  ///< CTAs store partial accumulators (f32 or i32), and a second kernel adds them
   stream,    ///< stream-K: `parts` CTAs share the k-iterations of all tiles evenly, and the last
              ///< CTA of a tile adds the partial accumulators
 };
@@ -25,17 +25,17 @@ constexpr auto enumerator_names(SplitK) {
   return std::array<std::string_view, 4>{"none", "cluster", "partials", "stream"};
 }
 
-/// Operands that CTAs of neighbouring tiles form a cluster for, to load a part each and multicast
-/// it (TMA multicast).
+/// Operands that the CTAs of a cluster on neighbouring tiles share: each CTA loads a part and
+/// multicasts it (TMA multicast).
 enum class Multicast : std::uint8_t { none, a, b, both };
 constexpr auto enumerator_names(Multicast) {
   return std::array<std::string_view, 4>{"none", "a", "b", "both"};
 }
 
-/// How operands of 16 bits get to the tensor cores.
+/// How 16-bit operands reach the tensor cores.
 enum class OperandPath : std::uint8_t {
-  tma,     ///< by TMA; operands that TMA cannot load are repacked first, by a kernel in front
-  direct,  ///< as stored, element by element, by the mma.sync kernel: one launch, for a small k
+  tma,     ///< by TMA; a preceding kernel repacks operands that TMA cannot load
+  direct,  ///< as stored, by single-element loads and mma.sync: one launch, for a small k
 };
 constexpr auto enumerator_names(OperandPath) {
   return std::array<std::string_view, 2>{"tma", "direct"};
@@ -45,41 +45,41 @@ constexpr auto enumerator_names(OperandPath) {
 struct MatmulConfig {
   int bm = 128, bn = 256, bk = 64;
   SplitK split = SplitK::none;
-  /// Parts of a split k, CTAs of stream-K; 1 without a split.
+  /// Parts of a split k, or CTAs of stream-K; 1 without a split.
   int parts = 1;
-  /// Swap A/B: columns of B lie along the rows of the tensor cores' tiles, which are 64 or more:
-  /// for few rows of A, or few columns of B. bn of 64, 128, 192 or 256, bm of 8 to 256 in steps of
-  /// 8.
+  /// Swap A/B: columns of B are along the rows of the MMA tiles, which are 64 or more. Useful for
+  /// few rows of A or few columns of B. bn is 64, 128, 192 or 256, and bm is a multiple of 8 up to
+  /// 256.
   bool swap_ab = false;
-  /// Stages of the operand ring, 2 to 8, as far as shared memory has room for them; 0: up to 4.
+  /// Stages of the operand ring, 2 to 8, limited by shared memory; 0: up to 4.
   int stages = 0;
   OperandPath operands = OperandPath::tma;
-  /// `b`: CTAs of tiles below each other form clusters of two (no cluster split-K, no stream-K).
-  /// Needs sm_90 and tiles that fill an SM; elsewhere it changes nothing. `a` and `both` are not
-  /// carried out yet.
+  /// `b`: CTAs of vertically adjacent tiles form clusters of two (not with cluster split-K or
+  /// stream-K). Requires sm_90 and tiles that fill an SM, and is ignored otherwise. `a` and `both`
+  /// are not implemented.
   Multicast multicast = Multicast::none;
-  /// Ping-pong: a tile is one warpgroup's work, of bm x bn up to 128x128 or 64x256, and two
-  /// warpgroups take tiles alternately: an epilogue overlaps the next tile's mainloop. Needs sm_90;
-  /// elsewhere it changes nothing.
+  /// Ping-pong: each tile belongs to one warpgroup (bm x bn up to 128x128 or 64x256), and two
+  /// warpgroups alternate, so that the epilogue of one tile overlaps the mainloop of the next.
+  /// Requires sm_90, and is ignored otherwise.
   bool pingpong = false;
-  /// Results go through shared memory and from there by TMA, where rows of C end with 16 bytes.
-  /// Needs sm_90 and tiles that fill an SM; elsewhere it changes nothing.
+  /// Results are staged in shared memory and stored by TMA if rows of C are multiples of 16 bytes.
+  /// Requires sm_90 and tiles that fill an SM, and is ignored otherwise.
   bool tma_store = false;
-  /// Rows of tiles that are finished together, column by column (Triton's GROUP_M): concurrent
-  /// tiles share operands in L2 if together they are about as high as wide. 1 (row by row), 2, 4,
-  /// 6, 8, 10, 12, 16, 20, 24 or 32; without effect on batches without stream-K, and with split-K
-  /// by a second kernel.
+  /// Rows of tiles that are finished together, column by column (GROUP_M of Triton). Concurrent
+  /// tiles share operands in L2 best if together they are about square. Values: 1 (row by row), 2,
+  /// 4, 6, 8, 10, 12, 16, 20, 24 or 32. Ignored for batches without stream-K and for split-K with a
+  /// second kernel.
   int group_m = 8;
 
   bool multicasts() const { return multicast != Multicast::none; }
   bool is_cluster_split() const { return split == SplitK::cluster && parts > 1; }
-  /// The fields of a plan that the configuration prefers.
+  /// Returns the plan fields that the configuration prefers.
   PlanPatch plan() const {
     const auto wish = [](bool is_set) { return is_set ? std::optional(true) : std::nullopt; };
     return {
         .tma_store = wish(tma_store), .multicast = wish(multicasts()), .pingpong = wish(pingpong)};
   }
-  /// "128x256x64 cluster_split_k 2 stages 4": what differs from a plain tile.
+  /// Returns the settings that differ from a plain tile: "128x256x64 cluster_split_k 2 stages 4".
   std::string str() const;
 
   template <class Self, class Visit>
@@ -101,12 +101,12 @@ struct MatmulConfig {
   friend auto operator<=>(const MatmulConfig&, const MatmulConfig&) = default;
 };
 
-/// How rows of an operand, or columns where these are contiguous, lie over the L2's lines of 128
-/// bytes: a row of a TMA box is one line or crosses two.
+/// Alignment of an operand's rows (or columns if these are contiguous) to the 128-byte lines of the
+/// L2: a row of a TMA box covers one line or two.
 enum class LinePhase : std::uint8_t {
-  whole,  ///< each begins with a line
-  half,   ///< every other one
-  split,  ///< few or none
+  whole,  ///< every row begins at a line
+  half,   ///< every other row begins at a line
+  split,  ///< few or no rows begin at a line
 };
 constexpr auto enumerator_names(LinePhase) {
   return std::array<std::string_view, 3>{"whole", "half", "split"};
@@ -118,26 +118,26 @@ constexpr LinePhase line_phase(std::int64_t pitch_bytes) {
                                    : LinePhase::split;
 }
 
-/// The properties of a GEMM that the choice of a configuration depends on.
+/// Properties of a GEMM that determine the choice of its configuration.
 struct MatmulProblem {
   std::int64_t m = 0, n = 0, k = 0;
-  /// Matrices of a batch, which has kernels of its own.
+  /// Number of matrices. Batched products use separate kernels.
   std::int64_t batch = 1;
   bool is_batched = false;
   DType operands = DType::bf16, result = DType::bf16;
-  /// k is contiguous in A, and in B: rows of A, and columns of B, come in any number at no cost.
+  /// k is contiguous in A, and in B. Any number of rows of A, and columns of B, then costs nothing.
   bool a_k_major = true, b_k_major = false;
   LinePhase a_lines = LinePhase::whole, b_lines = LinePhase::whole;
-  /// TMA, or the tensor cores, cannot take the operand as it is stored: it is repacked in front, or
-  /// read element by element.
+  /// TMA or the tensor cores cannot use the operand as stored: a preceding kernel repacks it, or
+  /// its elements are read one by one.
   bool repacks_a = false, repacks_b = false;
-  /// Products of f32 on tensor cores, which leave out the last 13 bits; else by FMA.
+  /// f32 products use tensor cores, which drop the last 13 bits; else FMA.
   bool tf32 = false;
-  /// Two accumulators per tile, for FP32 promotion: tiles are half as wide.
+  /// Two accumulators per tile, for FP32 promotion. Tiles are half as wide.
   bool fp32_promotion = false;
   /// Matrices of the result's shape that the epilogue reads.
   int epilogue_matrices = 0;
-  /// Matrices B that a CTA multiplies A by at once, 2 of a gated unit; bn is of each.
+  /// Number of matrices B that a CTA multiplies by A at once, 2 for a gated unit; bn is per matrix.
   int gates = 1;
 
   bool repacks() const { return repacks_a || repacks_b; }
@@ -165,11 +165,11 @@ struct MatmulProblem {
   friend bool operator==(const MatmulProblem&, const MatmulProblem&) = default;
 };
 
-/// The configuration with the shortest estimated time on this model of GPU, of all that its target
-/// can run. Throws InternalError if there is none.
+/// Returns the configuration with the shortest estimated time on this GPU model that its target can
+/// run. Throws InternalError if there is none.
 MatmulConfig choose_matmul(const MatmulProblem& problem, const DeviceProfile& gpu);
-/// The decision of a call on a device: a winner of the tuner for this problem, or a near one, else
-/// the model's. Kernels of another `family` have winners of their own.
+/// Returns the decision of a call on a device: a tuned winner for this problem or a near one, else
+/// the model's choice. Each `family` of kernels has its own winners.
 MatmulConfig choose_matmul(const MatmulProblem& problem, Device device,
                            std::string_view family = "matmul");
 

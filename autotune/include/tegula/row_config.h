@@ -6,10 +6,10 @@
 #include "tegula/device_profile.h"
 #include "tegula/dtype.h"
 
-/// How kernels of whole rows hold them: norms, softmaxes, transforms, quantisation by row.
+/// Configurations of kernels over whole rows: norms, softmax, Hadamard transforms, quantisation.
 namespace tegula {
 
-/// Kernels that have rows.
+/// Kernels over whole rows.
 enum class RowKernel : std::uint8_t { norm, softmax, softmax_backward, hadamard, quantise };
 constexpr auto enumerator_names(RowKernel) {
   return std::array<std::string_view, 5>{"norm", "softmax", "softmax_backward", "hadamard",
@@ -17,8 +17,8 @@ constexpr auto enumerator_names(RowKernel) {
 }
 
 enum class RowMethod : std::uint8_t {
-  held,      ///< a CTA holds its rows in registers
-  cluster,   ///< the CTAs of a cluster hold a row together
+  held,      ///< a CTA keeps its rows in registers
+  cluster,   ///< the CTAs of a cluster keep a row together
   two_pass,  ///< a row is read twice, the second time mostly from the L2
 };
 constexpr auto enumerator_names(RowMethod) {
@@ -44,9 +44,9 @@ struct RowProblem {
 
 struct RowConfig {
   RowMethod method = RowMethod::held;
-  int tile_rows = 1;       ///< rows of a CTA that holds them
+  int tile_rows = 1;       ///< rows per CTA with `held`
   int ctas = 1;            ///< CTAs of a cluster
-  int columns_of_cta = 0;  ///< in a cluster
+  int columns_of_cta = 0;  ///< columns per CTA of a cluster
 
   template <class Self, class Visit>
   static void each_field(Self& c, const Visit& visit) {
@@ -58,14 +58,14 @@ struct RowConfig {
   friend bool operator==(const RowConfig&, const RowConfig&) = default;
 };
 
-/// Rows of a tile: short rows share a program, so that its threads have 16-byte accesses enough,
-/// and a warp holds a whole row, which it reduces without a barrier.
+/// Returns the rows of a tile. Short rows share a program, so that its threads have enough 16-byte
+/// accesses; a warp holds a whole row and reduces it without a barrier.
 int rows_per_tile(std::int64_t columns);
 
-/// The configuration that the model takes.
+/// Returns the configuration that the model chooses.
 RowConfig choose_rows(const RowProblem& problem, const DeviceProfile& gpu);
-/// The decision of a call on a device: a winner of the tuner for this problem, or a near one, else
-/// the model's.
+/// Returns the decision of a call on a device: a tuned winner for this problem or a near one, else
+/// the model's choice.
 RowConfig choose_rows(const RowProblem& problem, Device device);
 
 }  // namespace tegula
