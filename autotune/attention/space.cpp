@@ -1,4 +1,4 @@
-// Tiles of attention's forward pass: which there are, and their estimated time.
+// Tiles of attention's forward pass: the space, and the estimated time.
 #include "autotune/attention/space.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 using P = AttentionProblem;
 using C = AttentionConfig;
 
-/// Rows of a tile of three consumer warpgroups, and fewer keys a step than gain anything there.
+/// Rows of a tile of three consumer warpgroups, and the minimum keys per step for a gain.
 constexpr int kTallRows = 192, kMinTallKeys = 96;
 
 constexpr int kRows[] = {128, kTallRows, kSmallQBlock};
@@ -30,19 +30,19 @@ constexpr Axis<C> kAxes[] = {
     {"longest_first", [](C& c, int v) { c.longest_first = v != 0; }, kFlag},
 };
 
-/// Rows that fit a tile of half the size.
+/// Returns true if the rows fit a tile of half the size.
 bool has_few_rows(const P& p) { return p.splits_kv || (p.pack_gqa && p.queries <= kSmallQBlock); }
-/// No score and no search for blocks takes registers.
+/// Returns true if neither a score nor a block search needs registers.
 bool is_plain(const P& p) {
   return !p.has_score && !p.has_per_element_state && !p.reads_kv_index && !p.is_non_contiguous;
 }
-/// Bounds of a tile's rows are those of its keys.
+/// Returns true if the bounds of a tile's rows are those of its keys.
 bool has_plain_rows(const P& p) { return !p.pack_gqa && !p.is_varlen && !has_few_rows(p); }
 
 AttentionTileShape usual_tiles(const P& p) {
   return {has_few_rows(p) ? kSmallQBlock : 128, attention_tiles(requirements_of(p)).block_kv};
 }
-/// TMA loads the score's tensors in larger kv blocks than threads would.
+/// Returns true if TMA loads the score's tensors in larger kv blocks than threads would.
 bool has_boxes(const P& p) {
   const TileRequirements needs = requirements_of(p);
   return p.tma_bytes_per_element > 0 && has_plain_rows(p) &&
@@ -70,7 +70,7 @@ bool is_larger_than_registers(const P& p, const C& c, const Limits&) {
   return c.block_kv > most;
 }
 
-/// Shapes that were measured to be worth a kernel of their own somewhere.
+/// Rejects shapes that were nowhere measured to be faster than the usual one.
 bool is_no_shape_of_its_own(const P& p, const C& c, const Limits& gpu) {
   const TileRequirements needs = requirements_of(p);
   if (has_boxes(p)) return c.tiles() != tma_bias_tiles(needs);
@@ -94,10 +94,10 @@ bool speculates_for_nothing(const P& p, const C& c, const Limits&) {
 bool orders_otherwise(const P& p, const C& c, const Limits&) {
   return is_not_as_asked(p.longest_first, c.longest_first);
 }
-/// An order is worth a kernel that ranks tiles, and what heads next to each other share in the L2,
-/// where an SM has few tiles, and one may be long beside them
+/// Ordering tiles costs a kernel that ranks them, and L2 reuse between neighbouring heads. It pays
+/// if an SM has few tiles, of which one may be long
 /// (bench/results/sweeps/2026-11-23-h200-choices.jsonl, 2026-11-23-h200-document-order.jsonl). Rows
-/// of many sequences count as if they were one's.
+/// of several sequences count as rows of one.
 bool orders_for_nothing(const P& p, const C& c, const Limits& gpu) {
   if (p.longest_first != AskedFor::open) return false;
   constexpr std::int64_t kMaxShare = 16, kStepsByShare = 4, kMaxRanked = 512;
@@ -127,29 +127,30 @@ constexpr Rule<P, C> kRules[] = {
      orders_for_nothing},
 };
 
-/// Time of a kv block beside its keys, in keys: barriers, maxima over lanes, the rescaled output.
+/// Returns the overhead of a kv block, in keys: barriers, maxima across lanes, output rescaling.
 double step_keys(int head_dim_v, const AttentionRates& r) {
   return r.block_keys + r.block_keys_per_dim * head_dim_v;
 }
-/// Time of a row of a three-warpgroup tile by that of one of 128 rows with as many keys a kv block.
+/// Returns the time of a row of a three-warpgroup tile relative to a tile of 128 rows with the same
+/// keys per kv block.
 double tall_row(const P& p, const AttentionRates& r) {
   return p.kv_extent == KvExtent::full ? r.tall_row_full : r.tall_row_masked;
 }
 
-/// Average keys of a query tile under a causal mask.
+/// Returns the average number of keys of a query tile under a causal mask.
 double keys_up_to_row(int rows, const P& p) {
   const auto first = static_cast<double>(p.first_query), q = static_cast<double>(p.queries),
              k = static_cast<double>(p.keys);
-  // Rows beyond the last key need all.
+  // Rows beyond the last key need all keys.
   const double rising = std::clamp(k - first, 0.0, q);
   return (rising * (first + rising / 2) + (q - rising) * k) / std::max(q, 1.0) + rows / 2.0;
 }
 
-/// Average time of a row of a tile, in keys.
+/// Returns the average time of a row of a tile, in keys.
 double row_keys(const P& p, const C& c, const AttentionRates& r) {
   const bool is_all = p.kv_extent == KvExtent::full;
-  // kv blocks end after the last key that is needed, by this on average if bounds are multiples of
-  // the rows.
+  // kv blocks end after the last required key, by this many keys on average if bounds are multiples
+  // of the rows.
   const double spare = is_all ? 0 : (c.block_kv - std::gcd(c.block_kv, c.block_q)) / 2.0;
   const double needed = is_all ? static_cast<double>(ceil_div(p.keys, c.block_kv) * c.block_kv)
                                : keys_up_to_row(c.block_q, p);
@@ -159,22 +160,22 @@ double row_keys(const P& p, const C& c, const AttentionRates& r) {
          (is_all ? 0 : r.masked_share * (c.block_q + 2 * spare));
 }
 
-/// Cycles of all rows, including those beyond the last query and those that SMs without a tile
-/// could have computed.
+/// Returns the cycles of all rows, including rows beyond the last query and the idle time of SMs
+/// without a tile.
 double cycles(const P& p, const C& c, const DeviceProfile& gpu) {
   const AttentionRates& r = gpu.attention;
   const auto tiles = static_cast<double>(p.matrices * ceil_div(p.queries, c.block_q)) / gpu.num_sms;
   // Tiles of different lengths even out, except within one wave.
   const double rounds = p.kv_extent == KvExtent::full ? std::ceil(tiles) : std::max(tiles, 1.0);
   const double tall = c.block_q == kTallRows ? tall_row(p, r) : 1.0;
-  // A key of a row is multiplied by both head dims, 2 bytes each.
+  // Each key of a row is multiplied by both head dims, 2 bytes each.
   const double of_key =
       4.0 * (p.head_dim + p.head_dim_v) / (gpu.cost.mma_bytes * gpu.cost.wgmma_share);
   return rounds * c.block_q * row_keys(p, c, r) * tall * of_key;
 }
 
-/// Rows do not depend on each other: their kv blocks, the reference of their weights, and the
-/// engine decide their bits.
+/// Rows are independent: only their kv blocks, the reference of their weights and the engine
+/// determine their bits.
 std::uint64_t numerics(const P&, const C& c, const Limits&) {
   return field_detail::mixed(static_cast<std::uint64_t>(c.block_kv), c.is_speculative);
 }

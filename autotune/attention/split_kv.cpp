@@ -1,4 +1,4 @@
-// Splits of a tile's keys over CTAs: which there are, and their estimated time.
+// Splits of a tile's keys over CTAs: the space, and the estimated time.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -27,10 +27,10 @@ constexpr Axis<C> kAxes[] = {
     {"clusters", [](C& c, int v) { c.clusters = v; }, kCounts},
 };
 
-/// Keys of a CTA below which its softmax costs more than its share of the keys.
+/// Keys per CTA below which the softmax costs more than the CTA's share of the keys saves.
 constexpr std::int64_t kMinKeys = 128;
 
-/// Clusters of a tile that run at once with those of the other tiles, and have keys enough.
+/// Returns the most clusters per tile that are co-resident for all tiles and have enough keys.
 std::int64_t room(const P& p, const C& c, const Limits& gpu) {
   return std::min({clusters_at_once(c.cluster_ctas, gpu) / std::max<std::int64_t>(p.tiles, 1),
                    p.keys / (c.cluster_ctas * kMinKeys),
@@ -51,6 +51,7 @@ bool has_no_room(const P& p, const C& c, const Limits& gpu) {
   return c.cluster_ctas > 1 && c.clusters > room(p, c, gpu);
 }
 /// One cluster exchanges through shared memory, eight are combined at a time, and more read faster.
+/// Numbers in between are dominated.
 bool is_between(const P& p, const C& c, const Limits& gpu) {
   return c.cluster_ctas > 1 && c.clusters != 1 && c.clusters != 8 && c.clusters != room(p, c, gpu);
 }
@@ -66,8 +67,9 @@ constexpr Rule<P, C> kRules[] = {
     {"between", "fewer clusters are combined as fast", dominated, 1, is_between},
 };
 
-/// A CTA reads a part of its tile's keys and values, all together no more than the memory gives;
-/// then the CTAs of a cluster meet, and clusters in memory, eight at a time.
+/// Each CTA reads a part of its tile's keys and values, limited by the memory bandwidth of all
+/// CTAs. Then the CTAs of a cluster exchange results, and clusters do so in memory, eight at a
+/// time.
 double microseconds_of(const P& p, const C& c, const AttentionRates& r) {
   const auto tile = static_cast<double>(p.key_bytes) * static_cast<double>(p.keys),
              tiles = static_cast<double>(p.tiles), ctas = static_cast<double>(c.all());

@@ -9,21 +9,21 @@ namespace {
 
 constexpr int kStep = 16, kMaxKeys = 128, kMaxWideKeys = 224, kCostlyKeys = 64, kUsualRows = 128,
               kBytes = 2;
-/// Rows of tiles of three warpgroups, and fewer keys a step than gain anything there.
+/// Rows of tiles of three warpgroups, and registers for two-sided key bounds.
 constexpr int kTallRows = 192, kLimits = 12;
 constexpr int kWarps = 8, kTallWarps = 12, kSlots = 2;
-/// Registers that rows' state and addresses take, and those that a producer thread has use for.
+/// Registers for the state of rows and for addresses, and registers that a producer thread uses.
 constexpr int kState = 40, kTallState = 32, kProducer = 40;
 
-/// Registers of a thread for accumulators and weights: beside a producer with registers of its own,
-/// beside one with the fewest, and of tall tiles. Older targets take the tiles of the host's
-/// profile, too.
+/// Registers of a thread for accumulators and weights: with a producer of kProducer registers, with
+/// a producer of the minimum, and in tall tiles. Older targets use the tiles of the host's profile,
+/// too.
 int registers_for_sums() { return host_profile().consumer_registers(kWarps, kProducer) - kState; }
 int all_registers_for_sums() { return host_profile().consumer_registers(kWarps) - kState; }
 int tall_registers_for_sums() { return host_profile().consumer_registers(kTallWarps) - kTallState; }
 
-/// Bytes of a head's row in shared memory. Rows, heads and sequences of a dense tensor are
-/// multiples of the head dim apart.
+/// Returns the bytes of a head's row in shared memory. Rows, heads and sequences of a dense tensor
+/// are multiples of the head dim apart.
 int row_bytes(int dim) {
   const bool whole_sectors = dim % padded_head_dim(1) == 0;
   const int row = padded_head_dim(dim) * kBytes;
@@ -53,13 +53,13 @@ TileRequirements requirements_of(const AttentionProblem& p) {
 AttentionTileShape attention_tiles(const TileRequirements& needs) {
   const int head_dim_v = padded_head_dim(needs.head_dim_v);
   // Registers of a thread of 8 warps: scores (block_kv / 2), two blocks of P in 16 bits (block_kv /
-  // 2), the output accumulator. If that leaves none free, the search for the next block needs some,
-  // and so do positions.
+  // 2) and the output accumulator. If none are left, the search for the next block and the
+  // positions need additional ones.
   const bool is_full = head_dim_v > kMaxKeys;
   const int others = needs.is_non_contiguous + needs.score.reads_kv_index, spare = is_full ? 0 : 1;
   const int costly = kCostlyKeys / (is_full ? 2 : 1) / (needs.score.needs_row_scan ? 2 : 1);
   int by_registers = registers_for_sums() - head_dim_v / 2 - std::max(others - spare, 0) * kStep;
-  // A score that lanes compute for others takes some registers, but fewer than one per element.
+  // A score that lanes compute for each other needs some registers, but fewer than one per element.
   if (needs.score.is_toeplitz)
     by_registers =
         std::max(by_registers - (is_full ? 2 : 1) * kStep, std::min(by_registers, costly));
@@ -98,8 +98,8 @@ AttentionTileShape tma_bias_tiles(const TileRequirements& needs) {
   const AttentionTileShape all = attention_tiles(others);
   const int bytes = needs.score.tma_bytes_per_element,
             head_dim_v = padded_head_dim(needs.head_dim_v);
-  // 32-bit score terms take as many registers as the accumulator they are added to; 16-bit ones
-  // find room.
+  // 32-bit score terms take as many registers as the accumulator to which they are added; 16-bit
+  // terms fit in without extra registers.
   const int by_registers =
       bytes < kOfF32 ? all.block_kv
                      : (registers_for_sums() - head_dim_v / 2) * kOfF32 / (kOfF32 + bytes / 2);

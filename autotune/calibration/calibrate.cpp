@@ -15,14 +15,14 @@
 namespace tegula::autotune {
 namespace {
 
-constexpr std::int64_t kCopied = std::int64_t{1} << 26;  // f32: several times any L2
-constexpr std::int64_t kInL2 = std::int64_t{1} << 21;    // f32: a part of an L2
+constexpr std::int64_t kCopied = std::int64_t{1} << 26;  // f32: several times the size of any L2
+constexpr std::int64_t kInL2 = std::int64_t{1} << 21;    // f32: fits in any L2
 constexpr int kBlock = 4096, kGemmRows = 128, kGemmColumns = 256, kDepth = 64, kLaps = 1024;
 constexpr std::int64_t kSpinNs = 200'000;
 constexpr int kProgramsOfSm = 2;
 
-/// Measures one GPU. The clock is read first, while the GPU is cool, and the tensor cores last:
-/// they take it to its power limit.
+/// Measures one GPU. The clock is read first, while the GPU is cool, and the tensor cores last,
+/// because they drive it to its power limit.
 class Calibration {
  public:
   explicit Calibration(Device gpu)
@@ -47,10 +47,10 @@ class Calibration {
  private:
   static std::string text_of_rates(const MeasuredRates& r);
 
-  /// Median of the samples, each of so many calls.
+  /// Returns the median of `samples` samples of `calls` calls each, in nanoseconds per call.
   template <class Call>
   double ns_of(int samples, int calls, const Call& call) {
-    call();  // compiles and loads
+    call();  // compiles and loads the kernel
     for (int i = 0; i < samples; ++i) timer_->add(calls, [&](int) { call(); });
     return median(timer_->finish());
   }
@@ -89,7 +89,7 @@ class Calibration {
     return 2.0 * kCopied * sizeof(float) / ns_of(11, 1, [&] { copy(stream_, x, y); });
   }
 
-  /// Every program reads the same lines, so that each comes from the memory once.
+  /// Every program reads the same lines, so that each line comes from memory once.
   double l2_gbs(double launch_ns) {
     const auto read = kernel("calibrate_l2", [](In<f32, 2> x, Out<f32, 1> sums) {
       for (auto i : grid(sums, kBlock)) {
@@ -105,7 +105,7 @@ class Calibration {
     return static_cast<double>(programs) * kInL2 * sizeof(float) / (ns - launch_ns);
   }
 
-  /// Tiles that stay in shared memory are multiplied again and again, until the GPU is warm.
+  /// Multiplies tiles in shared memory repeatedly until the GPU is warm.
   double tensor_tflops(double launch_ns) {
     const int rows = kGemmRows, columns = has_wgmma(gpu_) ? kGemmColumns : kGemmColumns / 2;
     const auto multiply =
@@ -169,7 +169,7 @@ void calibrate_unknown(Device device) {
   try {
     keep_rates(device, measure_rates(device));
   } catch (const Error&) {
-    // Choices go by the nearest row, as `tegula doctor` says.
+    // Choices then use the nearest row, as `tegula doctor` reports.
   }
 }
 

@@ -4,16 +4,15 @@
 
 namespace tegula::autotune {
 
-/// Compiles five small kernels and times them. Throws DeviceError where the driver fails or times
-/// are none, CompileError where nothing compiles here.
+/// Compiles five small kernels and times them. Throws DeviceError if the driver fails or times are
+/// invalid, and CompileError if nothing compiles on this machine.
 MeasuredRates measure_rates(Device gpu);
 
-/// Whether choices for this device rest on a row of another model, and nothing was measured on its
-/// own.
+/// Returns true if this device uses the row of another model and has not been measured itself.
 bool needs_calibration(Device device);
 
-/// Measures and keeps the rates of such a device; no others. A tuning does so before it begins. A
-/// failure is no error: the nearest row serves. One attempt a process and GPU.
+/// Measures and stores the rates of a device that needs calibration; called before a tuning.
+/// Failures are ignored, and the nearest row is used. Runs once per process and GPU.
 void calibrate_unknown(Device device);
 
 }  // namespace tegula::autotune

@@ -13,8 +13,8 @@ std::atomic<int> version = 0;
 
 double ratio(double own, double of_row) { return own > 0 && of_row > 0 ? own / of_row : 1; }
 
-/// Rates are a row of the winners' table, so that they lie on the disk, travel in bundles and
-/// survive faults as winners do.
+/// Rates are a row of the winners' table, so that they are stored, bundled and protected against
+/// damage like winners.
 TuningKey key_of(Device device) { return {device_class(device), "calibration", 1, "rates", ""}; }
 
 }  // namespace
@@ -25,7 +25,7 @@ DeviceProfile scaled(const DeviceProfile& row, const MeasuredRates& of_row,
   const double clock = ratio(own.clock_ghz, of_row.clock_ghz);
   const double sms = static_cast<double>(num_sms) / row.num_sms;
   const double memory = ratio(own.copy_gbs, of_row.copy_gbs);
-  // Rates of one SM in a cycle.
+  // Rates of one SM per cycle.
   const double l2 = ratio(own.l2_gbs, of_row.l2_gbs) / sms / clock;
   const double tensor = ratio(own.tensor_tflops, of_row.tensor_tflops) / sms / clock;
   const double launch = ratio(own.launch_us, of_row.launch_us) * clock;

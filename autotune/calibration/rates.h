@@ -1,19 +1,19 @@
 #pragma once
-// A calibration measures rates of a GPU; its profile follows from them: the fitted row, its
-// rates scaled by what the same measurement gave on the GPU that it was fitted to.
+// Measured rates of a GPU, and the profile that follows from them: the fitted row, with its rates
+// scaled by the ratio to the same measurement on the GPU of that row.
 #include <optional>
 
 #include "tegula/device_profile.h"
 
 namespace tegula::autotune {
 
-/// Rates of a whole GPU; 0 where one is not known.
+/// Rates of a whole GPU; 0 if unknown.
 struct MeasuredRates {
-  double clock_ghz = 0;      ///< of an SM that is nearly alone
-  double copy_gbs = 0;       ///< bytes read and written by a copy of much more than the L2 holds
-  double l2_gbs = 0;         ///< that all SMs read of lines which the L2 holds
+  double clock_ghz = 0;      ///< of an SM while the GPU is nearly idle
+  double copy_gbs = 0;       ///< bytes read and written by a copy much larger than the L2
+  double l2_gbs = 0;         ///< bytes that all SMs read from lines in the L2
   double tensor_tflops = 0;  ///< bf16, operands in shared memory, at the power limit
-  double launch_us = 0;      ///< of a kernel that does nothing
+  double launch_us = 0;      ///< of an empty kernel
 
   template <class Self, class Visit>
   static void each_field(Self& r, const Visit& visit) {
@@ -26,16 +26,16 @@ struct MeasuredRates {
   bool operator==(const MeasuredRates&) const = default;
 };
 
-/// `row` for another GPU: `of_row` was measured on the row's, `own` on the other, which has so many
-/// SMs. A rate that one of them lacks stays that of the row.
+/// Returns `row` for another GPU with `num_sms` SMs. `of_row` was measured on the row's GPU, `own`
+/// on the other one. A rate that is missing in either stays that of the row.
 DeviceProfile scaled(const DeviceProfile& row, const MeasuredRates& of_row,
                      const MeasuredRates& own, int num_sms);
 
-/// The rates that were measured on a GPU of this device's class, in this process or an earlier one.
+/// Returns the rates that this or an earlier process measured on a GPU of this device class.
 std::optional<MeasuredRates> known_rates(Device device);
-/// Keeps them beside the winners; choices use them from now on.
+/// Stores rates with the winners; later choices use them.
 void keep_rates(Device device, const MeasuredRates& rates);
-/// Rises with each keep_rates().
+/// Returns a counter that each keep_rates() increments.
 int rates_version();
 
 }  // namespace tegula::autotune

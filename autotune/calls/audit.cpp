@@ -61,7 +61,7 @@ class DecisionAudit {
   PlanMeasure measure_of(const std::vector<std::string>& texts) const {
     return {call_, plan_, decision_, texts, given_, tune_options_};
   }
-  /// The reference of a measurement: the model's choice. The hash of its code.
+  /// Prepares the reference of a measurement, the model's choice. Returns the hash of its code.
   static std::string begin(PlanMeasure& measure) {
     const int reference = 0;
     const std::vector<Prepared> made = measure.prepare(std::span(&reference, 1));
@@ -69,7 +69,7 @@ class DecisionAudit {
     return made.front().code;
   }
 
-  /// Whether there was time for all.
+  /// Returns true if there was time for the whole set.
   bool measure_set() {
     const CandidateList list =
         decision_.list({options_.configurations, options_.may_change_bits, "", 0.5, false});
@@ -105,7 +105,7 @@ class DecisionAudit {
     if (known.verdict == Verdict::ok) c.us = known.ns / 1000, c.ratio = known.ratio;
   }
 
-  /// Whether a compiled configuration is correct; what is not is kept.
+  /// Returns true if a compiled configuration is correct; records the verdict in any case.
   static bool is_correct(PlanMeasure& measure, int id, Known& known, std::string& why) {
     CheckResult check = measure.try_once(id);
     if (check.verdict == Verdict::ok) check = measure.check(id);
@@ -175,7 +175,7 @@ class DecisionAudit {
                             result.raced, result.is_low_confidence});
   }
 
-  /// Winners and the model's choice beside the best of the set.
+  /// Compares winners and the model's choice with the best configuration of the set.
   bool compare_winners() {
     std::vector<std::string> texts{decision_.by_default};
     const auto position = [&](const std::string& text) {

@@ -1,6 +1,6 @@
 #pragma once
-// Configurations that a tuner tries: the model's first ones, a share from outside of what it would
-// take, and one step from the best of them.
+// Configurations that a tuner tries: the model's first choices, a share outside of them, and single
+// steps from the best of these.
 #include <algorithm>
 #include <random>
 #include <set>
@@ -12,22 +12,22 @@
 
 namespace tegula::autotune {
 
-/// Texts of configurations, the first the reference; the first `seeds` enter a race.
+/// Texts of configurations, the reference first. The first `seeds` of them enter a race.
 struct CandidateList {
   std::vector<std::string> texts;
-  std::vector<double> estimates;  ///< microseconds, by the model
+  std::vector<double> estimates;  ///< in microseconds, by the model
   int seeds = 0;
-  int inside = 0;  ///< the first ones are the model's first, in its order
-  /// Positions of the configurations that differ from each one in a single field.
+  int inside = 0;  ///< number of leading entries that are the model's first choices, in its order
+  /// For each configuration, the positions of those that differ from it in a single field.
   std::vector<std::vector<int>> neighbours;
 };
 
 struct ListOptions {
   int seeds = 64;
   bool may_change_bits = false;
-  std::string incumbent = {};  ///< text of the winner so far; is on the list if it is runnable
-  double outside = 0.25;       ///< share of the seeds that the model would not take
-  bool has_steps = true;       ///< from the best of the seeds
+  std::string incumbent = {};  ///< text of the current winner; included if it is runnable
+  double outside = 0.25;       ///< fraction of the seeds that the model would not choose
+  bool has_steps = true;       ///< adds single steps from the best seeds
 };
 
 template <class P, class C>
@@ -83,7 +83,7 @@ class CandidateLister {
     return ranked;
   }
 
-  /// Configurations of the model with up to three fields changed at random.
+  /// Adds configurations of the model with up to three fields changed at random.
   void add_outside(const std::vector<C>& ranked) {
     if (ranked.empty()) return;
     const auto wanted = static_cast<std::size_t>(options_.seeds);

@@ -8,7 +8,7 @@ namespace {
 
 thread_local DecisionScope* current_scope = nullptr;
 
-/// Winners that this process tuned, of any numerics.
+/// Winners tuned by this process, of any numerics.
 class TunedHere {
  public:
   using Key = std::tuple<std::string, std::string, std::string>;

@@ -1,7 +1,7 @@
 #pragma once
-// The decisions of a library call, taken while its plan is built: by a winner that was measured for
-// the problem, else by the nearest one that the model trusts, else by the model. A tuner decides
-// instead while it builds plans of its own.
+// Decisions of a library call, made while its plan is built: by the winner measured for the
+// problem, else by the nearest winner that the model confirms, else by the model. While a tuner
+// builds its own plans, it makes the decisions.
 #include <cmath>
 #include <concepts>
 #include <functional>
@@ -18,27 +18,28 @@
 
 namespace tegula::autotune {
 
-/// A family of kernels whose configurations are decided in one way. The version rises when a field
-/// changes its meaning, so that older winners are none.
+/// A family of kernels whose configurations are decided in one way. The version is incremented when
+/// the meaning of a field changes, which invalidates older winners.
 struct Family {
   std::string_view name;
   std::int64_t version = 1;
 };
 
-/// A decision of one call, its types forgotten.
+/// A type-erased decision of one call.
 struct Decision {
   std::string family;
   std::int64_t version = 1;
   std::string problem;
   std::string by_default;  ///< the model's configuration
-  /// Whether a configuration of this text is runnable and keeps the bits of the default.
+  /// Returns true if the configuration is runnable and, unless may_change_bits, keeps the default's
+  /// bits.
   std::function<bool(const std::string&, bool may_change_bits)> is_usable;
   std::function<CandidateList(const ListOptions&)> list;
 
   std::pair<std::string, std::string> key() const { return {family, problem}; }
 };
 
-/// While it lives, the decisions of this thread are `given`, or the model's, and are noted.
+/// Overrides the decisions of this thread with `given`, else the model's choices, and records them.
 class DecisionScope {
  public:
   using Given = std::map<std::pair<std::string, std::string>, std::string>;
@@ -49,9 +50,9 @@ class DecisionScope {
   DecisionScope& operator=(const DecisionScope&) = delete;
   static DecisionScope* current();
 
-  /// Notes a decision; the configuration that is given for it, or none.
+  /// Records a decision; returns the configuration given for it, or nullopt.
   std::optional<std::string> note(Decision decision);
-  /// Each decision once, in the order in which they were asked for.
+  /// Returns each decision once, in the order of first use.
   const std::vector<Decision>& noted() const { return noted_; }
 
  private:
@@ -60,18 +61,18 @@ class DecisionScope {
   DecisionScope* outer_;
 };
 
-/// The winner of this problem that calls of the process use: one that was tuned in it, whatever its
-/// numerics, else one of the store's that keeps the bits.
+/// Returns the winner of this problem that calls of the process use: one tuned by this process,
+/// whatever its numerics, else one of the store that keeps the bits.
 std::optional<std::string> usable_winner(const std::string& device, const Family& family,
                                          const std::string& problem);
-/// From now on calls of this process use it.
+/// Makes later calls of this process use `config`.
 void use_winner(const std::string& device, const std::string& family, const std::string& problem,
                 const std::string& config);
-/// The store's winners of a family that keep the bits.
+/// Returns the store's winners of a family that keep the bits.
 WinnerTable::Family winners_of(const std::string& device, const Family& family);
 
-/// Distance of two problems in their extents, which are fields of 64 bits: the sum of the
-/// logarithms of their ratios to base 2. None where another field differs.
+/// Returns the distance of two problems in their extents, which are the 64-bit fields: the sum of
+/// the absolute base-2 logarithms of their ratios. Returns nullopt if another field differs.
 template <Fields P>
 std::optional<double> distance(const P& a, const P& b) {
   std::vector<std::pair<bool, double>> of_a;
@@ -97,8 +98,8 @@ std::optional<double> distance(const P& a, const P& b) {
   return is_alike ? std::optional(sum) : std::nullopt;
 }
 
-/// The nearest problem's winner if the model says that it takes no longer than its own choice,
-/// within what it is wrong by. The problem must be less than half an octave away.
+/// Returns the winner of the nearest problem if the model estimates it to be no slower than its own
+/// choice, within the error of the model. The problem must be less than half an octave away.
 template <class P, class C>
 std::optional<C> nearest_winner(const std::string& device, const Family& family, const P& problem,
                                 const Space<P, C>& space, const DeviceProfile& gpu,
@@ -124,7 +125,7 @@ std::optional<C> nearest_winner(const std::string& device, const Family& family,
   return best;
 }
 
-/// A decision of a call on this device; the only place where winners come before the model.
+/// Makes a decision of a call on this device. The only place where winners override the model.
 template <class P, class C>
 C decide(const Family& family, const P& problem, const Space<P, C>& space, Device device) {
   const DeviceProfile& gpu = device_profile(device);
@@ -144,7 +145,7 @@ C decide(const Family& family, const P& problem, const Space<P, C>& space, Devic
                                     text_of(model), is_usable, list});
     return given ? parse<C>(*given).value_or(model) : model;
   }
-  if (device.kind == DeviceKind::cpu) return model;  // the interpreter takes no time for tiles
+  if (device.kind == DeviceKind::cpu) return model;  // tiles do not affect the interpreter's time
   const std::string name = device_class(device);
   if (const auto text = usable_winner(name, family, text_of(problem)))
     if (const auto config = parse<C>(*text); config && is_runnable(space, problem, *config, limits))

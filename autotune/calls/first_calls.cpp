@@ -14,9 +14,9 @@
 namespace tegula::autotune {
 namespace {
 
-/// The work of this thread.
+/// The work of this thread, or null.
 thread_local const FirstCallWork* work_of_thread = nullptr;
-/// Calls within the work are its own.
+/// True while the work runs: it handles its own calls.
 thread_local bool is_working = false;
 
 template <class T>
@@ -38,7 +38,7 @@ bool has_pointers(std::span<const dsl::HostArg> args) {
   });
 }
 
-/// As TEGULA_TUNE says.
+/// Tunes a call as TEGULA_TUNE specifies.
 void tune_by_environment(const dsl::FirstCall& call) {
   TuneOptions options;
   options.budget = env().tune == "full" ? TuneBudget::full : TuneBudget::quick;
@@ -50,7 +50,7 @@ void on_first_call(const dsl::FirstCall& call) {
   if (is_working || DecisionScope::current() || !(work_of_thread || by_environment)) return;
   if (runtime::is_recording(call.stream()) || has_pointers(call.args())) return;
   const Exchanged<bool> now(is_working, true);
-  static std::mutex one_at_a_time;  // times of two tunings would disturb each other
+  static std::mutex one_at_a_time;  // concurrent tunings would disturb each other's times
   const std::lock_guard lock(one_at_a_time);
   call.stream().synchronize();  // copies are made on another stream
   calibrate_unknown(call.stream().device());
@@ -69,7 +69,7 @@ void on_first_call(const dsl::FirstCall& call) {
 
 void on_first_calls(const std::function<void()>& calls, const FirstCallWork& work) {
   const Exchanged<const FirstCallWork*> now(work_of_thread, &work);
-  begin_generation();  // every call is a first call again
+  begin_generation();  // makes every call a first call again
   calls();
 }
 

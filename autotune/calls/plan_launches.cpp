@@ -7,12 +7,12 @@
 namespace tegula::autotune {
 namespace {
 
-/// Stands for memory that each process has somewhere else.
+/// Placeholder for memory whose address differs between processes.
 void* some_address() { return reinterpret_cast<void*>(std::uintptr_t{1} << 20); }
 
 }  // namespace
 
-/// The tensor of a slot now, and whose memory it is: one of the call's or of the candidate's own.
+/// The current tensor of a slot, and the owner of its memory: the call or the candidate.
 struct CallTensors::Slot {
   std::optional<Tensor> tensor;
   std::optional<Tensor> base;

@@ -1,5 +1,5 @@
 #pragma once
-// The launches of a call's plan as data, so that another process can run them.
+// The launches of a call's plan as data that another process can run.
 #include <span>
 #include <vector>
 
@@ -9,16 +9,16 @@
 
 namespace tegula::autotune {
 
-/// The tensors of a call, each once, and which of them each argument is.
+/// The distinct tensors of a call, and the tensor of each argument.
 class CallTensors {
  public:
   explicit CallTensors(const dsl::FirstCall& call) : call_(call) {}
 
-  /// Adds the arguments, with the use that any plan of the call makes of them. A tensor that is
-  /// given twice is copied once, as one that is read and written.
+  /// Adds the arguments, with the access that any plan of the call makes. A tensor that is given
+  /// twice with different accesses is copied once, as one that is read and written.
   void add_arguments(const dsl::CallPlan& plan);
-  /// A plan of the call as a candidate: what it captured joins the tensors, views and scratch
-  /// memory are laid out in them and in memory of the candidate's own.
+  /// Returns a plan of the call as a candidate. Captured tensors are added to the tensors of the
+  /// call; views and scratch memory refer to them or to memory of the candidate.
   LoadedCandidate candidate_of(const dsl::CallPlan& plan);
 
   const MeasuredTensors& tensors() const { return tensors_; }
@@ -31,7 +31,7 @@ class CallTensors {
 
   const dsl::FirstCall& call_;
   MeasuredTensors tensors_;
-  std::vector<int> tensor_of_;  ///< the tensor of each argument, -1 where it has none
+  std::vector<int> tensor_of_;  ///< tensor of each argument, or -1
 };
 
 }  // namespace tegula::autotune

@@ -33,7 +33,7 @@ PlanMeasure::PlanMeasure(const dsl::FirstCall& call, const dsl::CallPlan& plan,
 Prepared PlanMeasure::compile(int candidate, Plan& made) const {
   Prepared out;
   try {
-    const WarningsMuted muted;  // a loser's are nobody's concern
+    const WarningsMuted muted;  // warnings of a losing candidate are irrelevant
     DecisionScope::Given given = given_;
     given[decision_.key()] = texts_[static_cast<std::size_t>(candidate)];
     const DecisionScope scope(given);
@@ -41,7 +41,7 @@ Prepared PlanMeasure::compile(int candidate, Plan& made) const {
     for (const dsl::PlanStep& step : made->steps)
       add_code(out, *step.kernel, call_.stream().device());
   } catch (const Error& e) {
-    if (candidate == 0) throw;  // the call itself
+    if (candidate == 0) throw;  // an error of the call itself
     out.verdict = Verdict::refused;
     out.why = e.what();
   }

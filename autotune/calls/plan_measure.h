@@ -1,6 +1,6 @@
 #pragma once
-// The configurations of one decision of a library's call as candidates: each is a plan, which is
-// compiled by all threads and run by a LaunchMeasure on copies of the call's tensors.
+// Candidates for one decision of a library call. Each candidate is a plan, compiled by all threads
+// and run by a LaunchMeasure on copies of the call's tensors.
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,8 +14,8 @@
 
 namespace tegula::autotune {
 
-/// A plan of a call with these decisions given, and the decisions that it makes; none where its
-/// kernels write what they captured, as nothing says what to restore.
+/// A plan of a call with given decisions, and the decisions that it makes. The plan is null if its
+/// kernels write captured tensors, whose contents could not be restored.
 struct CallDecisions {
   std::shared_ptr<const dsl::CallPlan> plan;
   std::vector<Decision> decisions;
@@ -24,8 +24,8 @@ CallDecisions decisions_of(const dsl::FirstCall& call, const DecisionScope::Give
 
 class PlanMeasure : public Measure {
  public:
-  /// Candidate i is the call with texts[i] for `decision`, other decisions as in `given`. `plan` is
-  /// any plan of the call. All but the plan must outlive this.
+  /// Candidate i is the call with texts[i] for `decision` and `given` for other decisions. `plan`
+  /// is any plan of the call. All arguments except `plan` must outlive this object.
   PlanMeasure(const dsl::FirstCall& call, const dsl::CallPlan& plan, const Decision& decision,
               const std::vector<std::string>& texts, const DecisionScope::Given& given,
               const TuneOptions& options);

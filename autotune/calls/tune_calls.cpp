@@ -1,4 +1,4 @@
-// tune(calls), and the tuning of a call by TEGULA_TUNE.
+// tune(calls), and tuning of calls by TEGULA_TUNE.
 #include "autotune/calls/tune_calls.h"
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ class CallTuning {
   std::vector<TunedDecision> run() {
     std::vector<TunedDecision> out;
     std::size_t next = 0;
-    // A configuration may lead to decisions that the default one has no need for.
+    // A configuration may lead to decisions that the default does not need.
     for (CallDecisions all = decisions_of(call_, given_); next < all.decisions.size();
          all = decisions_of(call_, given_))
       for (; next < all.decisions.size(); ++next)

@@ -1,5 +1,5 @@
 #pragma once
-// The tuning of all decisions of one call of the library.
+// Tuning of all decisions of one library call.
 #include <vector>
 
 #include "autotune/race/stored_race.h"
@@ -8,7 +8,7 @@
 
 namespace tegula::autotune {
 
-/// Tunes one decision after another, by the time of the whole call; each gets these limits.
+/// Tunes the decisions one after another, by the time of the whole call, within `limits` each.
 std::vector<TunedDecision> tune_call(const dsl::FirstCall& call, const TuneOptions& options,
                                      const RaceLimits& limits);
 

@@ -6,7 +6,7 @@
 namespace tegula::autotune {
 namespace {
 
-/// Operands of tiles that follow each other.
+/// Operands of consecutive tiles.
 struct Panels {
   double rows = 0, columns = 0;
 
@@ -15,12 +15,12 @@ struct Panels {
   double bytes(const TileOrder& t) const { return rows * t.row_bytes + columns * t.column_bytes; }
 };
 
-/// Number of the part of `size` tiles that has the last one of those in front of `end`, which need
-/// not be whole.
+/// Index of the part of `size` tiles that contains the last tile before `end`. The last part may be
+/// incomplete.
 double part_before(double end, double size) { return std::ceil(end / size) - 1; }
 
-/// Rows and columns of the tiles [begin, end) of one matrix: in groups of rows, in a group column
-/// by column.
+/// Returns the rows and columns of the tiles [begin, end) of one matrix, ordered in groups of rows,
+/// column by column within a group.
 Panels panels_of_part(const TileOrder& t, double begin, double end) {
   if (end <= begin) return {};
   const double height = std::min(t.group, t.rows), of_group = height * t.columns;
@@ -32,11 +32,11 @@ Panels panels_of_part(const TileOrder& t, double begin, double end) {
   const double whole = last - first - 1;
   const double rows =
       std::min(height, of_group - begin) + whole * height + std::min(height_of(last), end);
-  // The first group's columns end at the right edge, those of the last one begin at the left.
+  // The columns of the first group end at the right edge, those of the last one begin at the left.
   return {rows, whole > 0 ? t.columns : std::min(t.columns, t.columns - head + tail)};
 }
 
-/// The same for tiles of several matrices, which share no operands.
+/// Returns the same for tiles of several matrices, which share no operands.
 Panels panels_of(const TileOrder& t, double begin, double end) {
   const double of_matrix = t.rows * t.columns;
   const double first = std::floor(begin / of_matrix), last = part_before(end, of_matrix);
@@ -47,14 +47,14 @@ Panels panels_of(const TileOrder& t, double begin, double end) {
          panels_of_part(t, 0, end);
 }
 
-/// Panels of a wave in the mean of several ones, and bytes of them that the next wave shares.
+/// Average panels of a wave over several samples, and their bytes that the next wave shares.
 struct MeanWave {
   Panels panels;
   double shared_bytes = 0;
 
   MeanWave(const TileOrder& t, double tiles, double wave) {
-    // Waves begin anywhere in a group and in a matrix: multiples of the golden ratio are no
-    // multiples of either.
+    // Waves begin anywhere in a group and in a matrix; multiples of the golden ratio avoid
+    // resonance with either.
     constexpr int kSamples = 4;
     constexpr double kGoldenRatio = 0.6180339887;
     const double begins = std::clamp(tiles - 2 * wave, 0.0, t.rows * t.columns);
@@ -70,13 +70,14 @@ struct MeanWave {
   }
 };
 
-/// Share of lines that are replaced while so many bytes come: any alike. Lines that all SMs read
-/// lie in both halves of the L2.
+/// Returns the fraction of the L2's lines that are replaced while `bytes` arrive, assuming random
+/// replacement. Lines that all SMs read occupy both halves of the L2.
 double replaced_by(double bytes, double l2_bytes) { return -std::expm1(-2 * bytes / l2_bytes); }
 
-/// Reads of a panel beyond the first one by tiles that share it, each at a k-iteration of its own.
+/// Returns the repeated reads of a panel by tiles that share it, if each is at a different
+/// k-iteration.
 double reads_again(double sharers, double bytes, double l2_bytes) {
-  // Part of a tile's time between the first and the last of its requests for the same line.
+  // Fraction of a tile's time between the first and the last request for the same line.
   constexpr double kSpan = 0.6;
   const double more = sharers - 1;
   return more > 0 ? more * replaced_by(kSpan * bytes / more, l2_bytes) : 0;
@@ -88,7 +89,7 @@ OperandReads operand_reads(const TileOrder& t, double wave, double l2_bytes) {
   const double tiles = t.matrices * t.rows * t.columns;
   const double once = t.matrices * Panels{t.rows, t.columns}.bytes(t);
   const double all = once + tiles * t.result_bytes;
-  const double full = 1 - l2_bytes / all;  // part of the call beside a full L2
+  const double full = 1 - l2_bytes / all;  // fraction of the call with a full L2
   if (!(full > 0)) return {once, once};
   wave = std::clamp(std::floor(wave), 1.0, tiles);
   const MeanWave mean(t, tiles, wave);
@@ -108,7 +109,7 @@ OperandReads operand_reads(const TileOrder& t, double wave, double l2_bytes) {
   };
   const double extra =
       again(mean.panels.rows, t.row_bytes) + again(mean.panels.columns, t.column_bytes);
-  // The first wave begins in step, and later ones fall out of it one after another.
+  // The first wave begins in step; later waves gradually fall out of step.
   constexpr double kWavesInStep = 8;
   const double drifted = -std::expm1(-(waves - 1) / kWavesInStep);
   return {in_step, in_step + full * waves * drifted * extra};

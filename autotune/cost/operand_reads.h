@@ -1,20 +1,19 @@
 #pragma once
-// Bytes of operands that come from the memory, by the order of tiles and the size of the L2.
+// Operand bytes read from memory, by the order of tiles and the size of the L2.
 #include "autotune/cost/work.h"
 
 namespace tegula::autotune {
 
-/// Bytes of operands that a call reads from the memory. Where tiles that run at once go along k
-/// together, a row or a column of operands that they share comes from the memory once; those of the
-/// next wave find what they share with them as far as other bytes have not replaced it meanwhile.
-/// Out of step, each tile is at a k-iteration of its own, and bytes are replaced between any two
-/// that share them, too.
+/// Operand bytes that a call reads from memory. In step, concurrent tiles advance along k together:
+/// a row or column of operands that they share is read once, and the next wave finds shared
+/// operands in the L2 unless other bytes have replaced them. Out of step, each tile is at a
+/// different k-iteration, so that shared bytes may be replaced between any two of their uses.
 struct OperandReads {
   double in_step = 0, out_of_step = 0;
 };
 
-/// `wave` tiles run at once. Lines that all SMs read lie in both halves of the L2, so that half of
-/// its bytes count (docs/experiments/2026-11-27-operands-beyond-l2.md).
+/// `wave` tiles run at once. Lines that all SMs read occupy both halves of the L2, which halves its
+/// effective size (docs/experiments/2026-11-27-operands-beyond-l2.md).
 OperandReads operand_reads(const TileOrder& order, double wave, double l2_bytes);
 
 }  // namespace tegula::autotune

@@ -12,25 +12,25 @@ namespace {
 double to_4th(double x) { return x * x * x * x; }
 double root_4th(double x) { return std::sqrt(std::sqrt(x)); }
 
-/// Times that overlap: the longest one nearly decides, others that are about as long delay it (the
-/// 4-norm).
+/// Combines times that overlap by the 4-norm: about the longer one, and more if both are similar.
 double overlapped(double a, double b) { return root_4th(to_4th(a) + to_4th(b)); }
 
-/// Share of the tensor cores' peak that instructions of so many columns reach.
+/// Returns the fraction of the tensor cores' peak that instructions of this width reach.
 double mma_share(const Work& w, const CostRates& r) {
   if (w.engine == MmaEngine::mma_sync) return r.mma_sync_share;
   const double loss = w.mma_columns < 128 ? r.narrow_loss : r.wide_loss;
   return r.wgmma_share - loss * std::abs(w.mma_columns - 128) / 64;
 }
 
-/// Barriers of a trip. Ping-pong consumers wait for a partner's part beside each other's MMAs.
+/// Returns the barrier cycles of a trip. Ping-pong consumers wait for a multicast partner while the
+/// other warpgroup's MMAs run.
 double barrier_cycles(const Work& w, const CostRates& r) {
   if (w.overlaps_epilogue)
     return r.pingpong_barrier + (w.is_multicast ? r.pingpong_multicast_barrier : 0);
   return r.barrier + (w.is_multicast ? r.multicast_barrier : 0);
 }
 
-/// A trip of the mainloop where so many CTAs share an SM.
+/// One trip of the mainloop.
 struct Trip {
   double tensor, smem, l2, issue, latency;
 
@@ -42,7 +42,7 @@ struct Trip {
         latency(r.latency / w.slots),
         turn_loss_(r.turn_loss) {}
 
-  /// CTAs that share an SM take turns on its tensor cores.
+  /// Returns the cycles of a trip if `sharing` CTAs take turns on the tensor cores of an SM.
   double cycles(double sharing) const {
     const double turns = sharing > 1 ? 1 + turn_loss_ : 1;
     const double together = root_4th(to_4th(tensor * turns) + to_4th(smem) + to_4th(l2));
@@ -53,26 +53,26 @@ struct Trip {
   double turn_loss_;
 };
 
-/// Cycles in which the CTAs of a cluster add their accumulators, once for each tile.
+/// Returns the cycles in which the CTAs of a cluster add their accumulators, per tile.
 double cluster_sum_cycles(const Work& w, const CostRates& r) {
   return r.cluster_sum + r.cluster_part * w.parts +
          w.accumulator_bytes * (w.parts - 1) / w.parts / r.cluster_bytes;
 }
 
-/// Cycles of an SM until its last tile is done.
+/// Returns the cycles of an SM until its last tile is done.
 double sm_cycles(const Work& w, const CostRates& r, int num_sms) {
   const Trip trip(w, r);
   const double start = w.engine == MmaEngine::wgmma ? r.tile : r.mma_sync_tile;
   const double tile = start + w.epilogue_bytes / w.epilogue_rows /
                                   (w.transposes ? r.transposed_bytes : r.epilogue_bytes);
   if (w.is_streamed) {
-    // A CTA begins and ends within a tile: it writes one partial accumulator and reads one.
+    // A CTA begins and ends within a tile: it writes one partial accumulator and reads another.
     const double fixup = 2 * r.stream_fixup + 2 * w.accumulator_bytes / r.epilogue_bytes;
     return w.tiles * w.trips / num_sms * trip.cycles(1) + tile * (1 + w.tiles / num_sms) + fixup;
   }
   const double sms = w.cluster > 2 ? num_sms * r.cluster_fill : num_sms;
   if (w.overlaps_epilogue) {
-    // The longer of the two decides where they alternate.
+    // Mainloop and epilogue alternate; the longer one determines the time.
     const double mainloop = w.trips * trip.cycles(1);
     return tile + std::ceil(w.tiles / sms) * std::max(mainloop, tile / 2);
   }
@@ -84,8 +84,8 @@ double sm_cycles(const Work& w, const CostRates& r, int num_sms) {
   return cycles;
 }
 
-/// Cycles until every byte has come from the memory: more requests under way than it has room for
-/// slow it down.
+/// Returns the cycles until all bytes have arrived from memory. Too many scattered requests in
+/// flight slow it down.
 double memory_cycles(const Work& w, const CostRates& r, int num_sms, double bytes) {
   const double ctas = std::min(w.tiles, static_cast<double>(num_sms) * w.ctas_per_sm);
   const double excess = ctas * w.scattered_bytes / r.under_way - 1;
@@ -93,8 +93,8 @@ double memory_cycles(const Work& w, const CostRates& r, int num_sms, double byte
   return bytes / r.hbm_bytes * (1 + gaps + r.crowding * std::clamp(excess, 0.0, 2.0));
 }
 
-/// Bytes that go to and from the memory. Tiles that wait for the tensor cores keep step, those that
-/// wait for the memory do not: the one whose bytes come last falls behind.
+/// Returns the bytes that are transferred to and from memory. Tiles that wait for the tensor cores
+/// stay in step; tiles that wait for memory do not, because the one served last falls back.
 double memory_bytes(const Work& w, const DeviceProfile& gpu, double busy_cycles) {
   const TileOrder& t = w.order;
   const int ctas = w.sum == PartsSum::in_cluster ? w.parts : 1;
@@ -106,7 +106,7 @@ double memory_bytes(const Work& w, const DeviceProfile& gpu, double busy_cycles)
   return results + reads.in_step + waiting * waiting * (reads.out_of_step - reads.in_step);
 }
 
-/// Cycles at the power limit, as if the GPU did nothing else.
+/// Returns the cycles at the power limit, as if nothing else limited the GPU.
 double power_cycles(const Work& w, const CostRates& r, double memory_bytes) {
   const double trips = w.tiles * w.trips;
   return trips *

@@ -1,11 +1,11 @@
 #pragma once
-// The time of a kernel: its work (autotune/cost/work.h) by the rates of a device profile.
+// Time of a kernel, from its work (autotune/cost/work.h) and the rates of a device profile.
 #include "autotune/cost/work.h"
 #include "tegula/device_profile.h"
 
 namespace tegula::autotune {
 
-/// Estimated cycles of DeviceProfile::clock_ghz.
+/// Returns the estimated cycles at DeviceProfile::clock_ghz.
 double cycles_of(const Work& work, const DeviceProfile& gpu);
 
 inline double microseconds(double cycles, const DeviceProfile& gpu) {

@@ -1,6 +1,6 @@
 #pragma once
-// Work that a configuration of a kernel gives a GPU, in counts: no times, and nothing of the
-// kernel's family. A device profile's rates turn it into time (autotune/cost/time_of.h).
+// Work of a kernel configuration on a GPU as counts, independent of times and of the kernel family.
+// The rates of a device profile turn it into time (autotune/cost/time_of.h).
 #include <cstdint>
 
 namespace tegula::autotune {
@@ -8,32 +8,32 @@ namespace tegula::autotune {
 /// Engines that multiply tiles.
 enum class MmaEngine : std::uint8_t { wgmma, mma_sync };
 
-/// How the parts of a divided contraction are added.
+/// How the parts of a split contraction are added.
 enum class PartsSum : std::uint8_t { none, in_cluster, by_kernel };
 
-/// Tiles of a call's results in the order in which they begin: matrix by matrix, in each groups of
-/// so many rows of tiles, in a group column by column. Tiles of a row share operands, and tiles of
-/// a column others.
+/// Execution order of a call's tiles: matrix by matrix, within a matrix by groups of `group` tile
+/// rows, within a group column by column. Tiles of a row share operands, and so do tiles of a
+/// column.
 struct TileOrder {
   double matrices = 1, rows = 1, columns = 1;
   double group = 1;
-  double row_bytes = 0, column_bytes = 0;  ///< operands of a row's tiles, and of a column's
-  double result_bytes = 0;                 ///< of a tile, written and read by its epilogue
-  int tiles_of_sm = 1;  ///< that take turns on an SM, each with an operand ring's share
+  double row_bytes = 0, column_bytes = 0;  ///< operands of one row of tiles, and of one column
+  double result_bytes = 0;                 ///< per tile, written and read by its epilogue
+  int tiles_of_sm = 1;  ///< tiles that alternate on an SM; they share one operand ring
 };
 
-/// Counts are of one trip of a CTA's mainloop unless they say otherwise. A tile is the work of one
-/// CTA between two epilogues, a part of a divided contraction included.
+/// Counts are per trip of a CTA's mainloop unless stated otherwise. A tile is the work of one CTA
+/// between two epilogues; each part of a split contraction is a tile.
 struct Work {
   /// @name Mainloop
   /// @{
-  double trips = 0;            ///< of a tile
-  double mma_bytes = 0;        ///< 2 * rows * columns * bytes along k: types cancel out
-  double smem_bytes = 0;       ///< that the tensor cores read of shared memory
-  double l2_lines = 0;         ///< requests of 128 bytes, after multicast, none out of bounds
-  double single_elements = 0;  ///< elements that threads load one by one
-  int mma_columns = 0;         ///< of an instruction
-  int slots = 1;               ///< of the ring: trips under way
+  double trips = 0;            ///< per tile
+  double mma_bytes = 0;        ///< 2 * rows * columns * bytes along k, independent of the type
+  double smem_bytes = 0;       ///< shared memory read by the tensor cores
+  double l2_lines = 0;         ///< 128-byte requests after multicast, in bounds only
+  double single_elements = 0;  ///< elements that threads load individually
+  int mma_columns = 0;         ///< of one instruction
+  int slots = 1;               ///< ring slots: trips in flight
   MmaEngine engine = MmaEngine::wgmma;
   /// @}
 
@@ -43,22 +43,22 @@ struct Work {
   int ctas_per_sm = 1;
   int cluster = 1;
   bool is_multicast = false;
-  /// The k-iterations of all tiles are dealt out evenly to one CTA an SM.
+  /// The k-iterations of all tiles are distributed evenly over one CTA per SM.
   bool is_streamed = false;
-  /// A tile's epilogue runs beside the next tile's mainloop.
+  /// The epilogue of a tile overlaps the mainloop of the next one.
   bool overlaps_epilogue = false;
   /// @}
 
-  double epilogue_bytes = 0;  ///< of a tile, that threads read and write of global memory
-  double epilogue_rows = 1;   ///< warpgroups that share them
+  double epilogue_bytes = 0;  ///< per tile, global memory that threads read and write
+  double epilogue_rows = 1;   ///< warpgroups that share these bytes
   double accumulator_bytes = 0;
-  bool transposes = false;  ///< the accumulator, before it is stored
+  bool transposes = false;  ///< the accumulator is transposed before the store
   TileOrder order;
   PartsSum sum = PartsSum::none;
   int parts = 1;
-  double part_bytes = 0;    ///< of all partial accumulators of one part
-  double repack_bytes = 0;  ///< that another kernel reads and writes before, in a launch of its own
-  /// Bytes that the rings of one CTA request at once of lines that follow none of their own.
+  double part_bytes = 0;    ///< partial accumulators of one part, over all tiles
+  double repack_bytes = 0;  ///< read and written by a preceding kernel with its own launch
+  /// Bytes in flight per CTA that belong to lines without successors in the ring.
   double scattered_bytes = 0;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Tiles of experts as configurations of a batch of GEMMs, whose cost core knows what they take.
+// Cost of expert tiles, by the cost model of batched GEMMs.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,7 +10,7 @@
 
 namespace tegula::autotune {
 
-/// With the stages that the compiler would take where none are given.
+/// Converts a configuration, with the compiler's number of stages if none is given.
 inline MatmulConfig as_matmul(const MatmulProblem& batch, const ExpertTileConfig& c,
                               ir::Target target) {
   MatmulConfig of{.bm = c.bm, .bn = c.bn, .bk = c.bk, .swap_ab = c.swap_ab, .stages = c.stages};
@@ -22,8 +22,9 @@ inline bool is_too_deep(const MatmulProblem& batch, const ExpertTileConfig& c, i
   return c.stages > stages_that_fit(batch, as_matmul(batch, c, target), target);
 }
 
-/// Tiles of `height` rows that an expert has in the mean, where an even routing scatters its rows
-/// by the root of their mean: the sum over n of the probability that n full tiles do not hold them.
+/// Returns the expected number of tiles of `height` rows per expert, if an even routing scatters
+/// the rows by the square root of their mean: the sum over n of the probability that n full tiles
+/// do not suffice.
 inline double expected_tiles(std::int64_t mean_rows, int height) {
   constexpr double kDeviations = 5;
   const auto mean = static_cast<double>(std::max<std::int64_t>(mean_rows, 1));
@@ -34,11 +35,11 @@ inline double expected_tiles(std::int64_t mean_rows, int height) {
   return tiles;
 }
 
-/// Whether neighbouring tiles share the loads of weights. On an H100 that took 0.80 to 0.94 of the
-/// time for k of 4096 and 14336 (Mixtral), and 1.01 to 1.09 of it for k of 768 to 2048 (Qwen3):
-/// both CTAs wait for the slower one at the ends of tiles, which are many there
+/// Returns true if neighbouring tiles should share the loads of weights. On an H100, sharing took
+/// 0.80 to 0.94 of the time for k of 4096 and 14336 (Mixtral), and 1.01 to 1.09 for k of 768 to
+/// 2048 (Qwen3), where tiles end often and both CTAs wait for the slower one
 /// (docs/experiments/2026-11-27-multicast-of-experts.md). Tiles that gather their rows were not
-/// measured: a tuner tries them.
+/// measured; the tuner tries them.
 inline bool pays_multicast(const MatmulProblem& batch, const ExpertTileConfig& c) {
   constexpr std::int64_t kLongBytes = 8192;
   constexpr double kPair = 1.5;
@@ -46,10 +47,10 @@ inline bool pays_multicast(const MatmulProblem& batch, const ExpertTileConfig& c
          batch.k * size_bytes(batch.operands) >= kLongBytes;
 }
 
-/// Work of ragged segments, of batch.m rows in the mean: their tiles read the weights, and multiply
-/// as many rows as they have room for. Where the ring fills shared memory, warps store transposed
-/// accumulators without exchanging them through it: at four times the rate, as fitted to layers of
-/// DeepSeek-V3 and Qwen3 (docs/experiments/2026-11-26-heights-of-experts.md).
+/// Returns the work of ragged segments with batch.m rows on average: tiles read the weights and
+/// multiply full tiles of rows. If the ring fills shared memory, warps store transposed
+/// accumulators directly: at four times the rate, fitted to layers of DeepSeek-V3 and Qwen3
+/// (docs/experiments/2026-11-26-heights-of-experts.md).
 inline Work work_of_segments(const MatmulProblem& batch, const MatmulConfig& c, ir::Target target) {
   constexpr double kDirectRate = 4;
   const double tiles = expected_tiles(batch.m, c.bm);
@@ -63,8 +64,8 @@ inline Work work_of_segments(const MatmulProblem& batch, const MatmulConfig& c, 
   return w;
 }
 
-/// Each byte of segments' operands counts once. With those that the L2 does not hold an H100 took
-/// tiles for Mixtral at 1,024 tokens that needed 1.15 times as long
+/// Counts each operand byte of the segments once. When L2 misses were modelled, an H100 chose tiles
+/// for Mixtral at 1,024 tokens that took 1.15 times as long
 /// (docs/experiments/2026-11-27-operands-beyond-l2.md).
 inline double cycles_of_segments(const Work& w, DeviceProfile gpu) {
   gpu.l2_bytes = std::numeric_limits<std::int64_t>::max();

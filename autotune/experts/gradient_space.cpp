@@ -1,5 +1,5 @@
-// Tiles of the GEMMs of experts' gradients: the model takes one by rows and columns; a tuner tries
-// others, in the order of the time that a batch of GEMMs would take.
+// Tiles of the GEMMs of experts' gradients. The model chooses by rows and columns; a tuner tries
+// others, ordered by the time of an equivalent batch of GEMMs.
 #include "autotune/experts/gradient_space.h"
 
 #include <algorithm>
@@ -15,10 +15,10 @@ namespace {
 using P = ExpertGradientProblem;
 using C = ExpertTileConfig;
 
-/// Rows that every expert begins at a multiple of: the least height of tiles, and the k-iterations
-/// of the gradients of weights.
+/// Alignment of each expert's first row: the minimum tile height, and the k-iteration of weight
+/// gradients.
 constexpr int kAlignedRows = 64;
-/// Columns from which on wide tiles are enough where their number is no multiple of 256.
+/// Columns from which on wide tiles suffice if the number of columns is not a multiple of 256.
 constexpr std::int64_t kManyColumns = 1024;
 
 constexpr int kRows[] = {128, 64};

@@ -1,5 +1,5 @@
 #pragma once
-// The space of tiles of the GEMMs of experts' gradients.
+// Space of tiles for the GEMMs of experts' gradients.
 #include "autotune/space.h"
 #include "tegula/expert_gradient_config.h"
 

@@ -1,5 +1,5 @@
-// Tiles of experts' GEMMs: the model takes one by the time that ragged segments would take with an
-// even routing; a tuner tries others, in the order of that time.
+// Tiles of experts' GEMMs. The model chooses by the time of ragged segments under an even routing;
+// a tuner tries others, ordered by that time.
 #include "autotune/experts/space.h"
 
 #include <algorithm>
@@ -15,11 +15,11 @@ namespace {
 using P = ExpertProblem;
 using C = ExpertTileConfig;
 
-/// Rows of a tile up to which the time of its weights is most of its own.
+/// Rows of a tile up to which reading its weights dominates its time.
 constexpr int kFewRows = 64;
 
 constexpr int kFlag[] = {0, 1};
-/// Two CTAs of 96 x 128 just do not fit an SM, and one does not fill it.
+/// Two CTAs of 96 x 128 narrowly exceed an SM, and one does not fill it.
 constexpr int kRows[] = {16, 32, 48, 64, 80, 112, 128, 144, 160, 192, 256};
 constexpr int kColumns[] = {128, 64, 192, 256};
 constexpr int kDepths[] = {64, 32, 128};
@@ -44,40 +44,41 @@ MatmulProblem as_batch(const P& p) {
   return batch;
 }
 
-/// Warpgroups that have a part of the accumulator.
+/// Returns the number of warpgroups that share the accumulator.
 int consumer_warpgroups(const C& c) { return (c.swap_ab ? c.bn : c.bm) / ir::kWgmmaRows; }
 
 bool has_rows_of_no_wgmma(const P&, const C& c, const Limits&) {
   return !c.swap_ab && (c.bm % ir::kWgmmaRows != 0 || c.bm > 192);
 }
 bool is_low_without_swap(const P&, const C& c, const Limits&) { return !c.swap_ab && c.bm < 128; }
-/// Registers of a consumer thread for its accumulators: beside a producer two warpgroups have 232,
-/// three 160. One warpgroup transposes twice as much of an accumulator.
+/// Limits accumulator registers of a consumer thread: with a producer, two warpgroups have 232
+/// registers per thread, three have 160. A single warpgroup transposes twice as much of an
+/// accumulator.
 bool has_no_room_for_accumulator(const P& p, const C& c, const Limits&) {
   constexpr int kRegisters[] = {96, 160, 96}, kThreads = 128, kColumnsOfBytes = 128;
   const AccumulatorShape t =
       accumulator_of(as_batch(p), {.bm = c.bm, .bn = c.bn, .swap_ab = c.swap_ab});
   const int groups = std::max(1, consumer_warpgroups(c)),
             elements = t.rows * t.columns * (p.fp32_promotion ? 2 : 1);
-  // With the scales of 144 columns a gated tile spills 208 bytes.
+  // With scales, a gated tile of 144 columns spills 208 bytes.
   if (size_bytes(p.operands) == 1 && c.swap_ab && c.bm > kColumnsOfBytes) return true;
   return groups > 3 || elements > groups * kThreads * kRegisters[groups - 1];
 }
-/// Results of 8 bits are exchanged between threads in front of their packing, a tile with outputs
-/// along its rows all at once: more spill (828 bytes of a gated tile of 80 rows).
+/// 8-bit results are exchanged between threads before packing. A swapped tile exchanges all of them
+/// at once and spills if it is larger (828 bytes for a gated tile of 80 rows).
 bool has_no_room_to_pack(const P& p, const C& c, const Limits&) {
   constexpr int kPackedElements = 12288;
   const AccumulatorShape t = accumulator_of(as_batch(p), {.bm = c.bm, .bn = c.bn, .swap_ab = true});
   return size_bytes(p.result) == 1 && c.swap_ab && t.rows * t.columns > kPackedElements;
 }
 bool has_third_warpgroup(const P&, const C& c, const Limits&) { return consumer_warpgroups(c) > 2; }
-/// How much of the waves' SMs have a tile, of as many tiles below each other as there are experts.
+/// Returns the fraction of the SMs of all waves that have a tile, with one row of tiles per expert.
 double share_of_waves(const P& p, int bn, const Limits& gpu) {
   const std::int64_t tiles = std::max<std::int64_t>(1, p.experts * ((p.columns + bn - 1) / bn)),
                      sms = std::max(1, gpu.num_sms), waves = (tiles + sms - 1) / sms;
   return static_cast<double>(tiles) / static_cast<double>(waves * sms);
 }
-/// Few tiles are narrow where that gives more SMs something to read.
+/// Few tiles are narrow if this gives more SMs something to read.
 int width_of_few_rows(const P& p, const Limits& gpu) {
   constexpr double kWorthIt = 1.1;
   const bool is_wide =
@@ -93,9 +94,9 @@ bool has_other_depth(const P& p, const C& c, const Limits&) {
 bool is_deeper_than_shared_memory(const P& p, const C& c, const Limits& gpu) {
   return is_too_deep(as_batch(p), c, gpu.target);
 }
-/// A tile of few rows that has an SM for itself reads what its ring holds in a round trip of
-/// memory: the four stages that the compiler takes are 40 KB. The down product of a token of
-/// Mixtral (128 tiles, k = 14336) waited for them.
+/// A tile of few rows that occupies an SM alone reads only the bytes of its ring per memory round
+/// trip; the compiler's four stages are 40 KB. The down product of one token of Mixtral (128 tiles,
+/// k = 14336) waited for them.
 int stages_of(const P& p, const C& c, const Limits& gpu) {
   constexpr int kDeepRing = 8;
   const std::int64_t tiles = p.experts * ((p.columns + c.bn - 1) / c.bn);
@@ -145,8 +146,8 @@ constexpr Rule<P, C> kRules[] = {
      multicasts_otherwise},
 };
 
-/// K-iterations that a tile whose rows are gathered takes longer: of 128 x 256 it is at 0.88, 0.94
-/// and 0.97 of one with rows in order, with 16, 32 and 64 of them
+/// Additional k-iterations of a tile whose rows are gathered. A 128 x 256 tile reaches 0.88, 0.94
+/// and 0.97 of the speed with contiguous rows for 16, 32 and 64 k-iterations
 /// (bench/results/sweeps/2026-11-26-h200-dot-graphs.txt).
 constexpr double kGatherTrips = 2;
 

@@ -1,5 +1,5 @@
 #pragma once
-// The space of tiles of experts' GEMMs.
+// Space of tiles for experts' GEMMs.
 #include "autotune/space.h"
 #include "tegula/expert_config.h"
 

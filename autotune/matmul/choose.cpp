@@ -1,4 +1,4 @@
-// The choice of a GEMM's configuration, and its text.
+// Choice of a GEMM's configuration, and its text.
 #include "autotune/calls/decision.h"
 #include "autotune/matmul/space.h"
 

@@ -1,4 +1,4 @@
-// Which configurations of a GEMM there are, and why others are none.
+// Rules for the configurations of a GEMM.
 #include <algorithm>
 #include <bit>
 
@@ -12,20 +12,20 @@ namespace {
 using P = MatmulProblem;
 using C = MatmulConfig;
 
-/// Rows of A up to which rings are as deep as the memory likes, and tiles as low as the rows.
+/// Rows of A up to which ring depth is free, and tiles are no higher than necessary.
 constexpr int kFewRows = 64;
-/// Rows that mma.sync's tiles of few rows have at most.
+/// Maximum rows of a mma.sync tile for few rows.
 constexpr int kMmaSyncRows = 32;
-/// Elements of 16 bits that cp.async copies at once.
+/// 16-bit elements per cp.async copy.
 constexpr int kPiece = 8;
 
 bool is_pow2(int x) { return std::has_single_bit(static_cast<unsigned>(x)); }
 
-/// The device has no wgmma for these types: one tile a type, of mma.sync or FMA.
+/// Returns true if there is no wgmma for these types; each type then has one mma.sync or FMA tile.
 bool lacks_wgmma(const P& p, const Limits& gpu) {
   return !gpu.target->has_wgmma || (p.operands == DType::f32 && !p.tf32);
 }
-/// Tiles of one or two warps, by mma.sync beside wgmma's.
+/// Returns true for tiles of one or two mma.sync warps, an alternative to wgmma for few rows.
 bool has_mma_sync_rows(const C& c) { return !c.swap_ab && c.bm <= kMmaSyncRows; }
 bool is_tall_swap(const C& c) { return c.swap_ab && c.bm > kFewRows; }
 bool is_direct(const C& c) { return c.operands == OperandPath::direct; }
@@ -33,21 +33,21 @@ bool is_wgmma(const P& p, const C& c, const Limits& gpu) {
   return !lacks_wgmma(p, gpu) && !has_mma_sync_rows(c) && !is_direct(c);
 }
 
-/// mma.sync's k-iterations are shorter: operands pass through registers.
+/// The k-iterations of mma.sync are shorter because operands pass through registers.
 int usual_depth(const P& p, const Limits& gpu) {
   const int bytes = size_bytes(p.operands);
   if (!lacks_wgmma(p, gpu)) return kBlockKBytes / bytes;
   return p.operands == DType::f32 && !p.tf32 ? 16 : bytes == 1 ? 64 : 32;
 }
 
-/// Depth up to which stores of single elements, and repacked operands, are most of a product.
+/// Returns true if k is so small that single-element stores and repacking dominate the product.
 bool is_shallow(const P& p) {
   constexpr int kShallow = 192;
   return p.repacks() && size_bytes(p.operands) == 2 && p.k <= kShallow && p.gates == 1;
 }
 
 // ---- k-iterations ----
-/// Bytes along k that TMA's swizzle has, or more of them: a box for each 128.
+/// Bytes along k must be the width of a TMA swizzle, or two boxes of 128 bytes.
 bool has_depth_of_no_box(const P& p, const C& c, const Limits& gpu) {
   if (lacks_wgmma(p, gpu)) return c.bk != usual_depth(p, gpu);
   const int bytes = c.bk * size_bytes(p.operands);
@@ -79,8 +79,8 @@ bool has_no_box_of_rows(const P& p, const C& c, const Limits&) {
   return c.swap_ab && !p.a_k_major && (c.bm < 16 || (c.bm % 64 != 0 && !is_pow2(c.bm)));
 }
 
-/// Columns of wgmma that hold few rows of A: multiples of 8, of 16 beyond 32 for integers; and TMA
-/// writes rows that are contiguous in memory under swizzles of powers of two.
+/// Returns the wgmma columns for few rows of A: a multiple of 8, or of 16 beyond 32 for integers.
+/// If rows are contiguous in memory, TMA writes them with a swizzle, whose width is a power of two.
 int least_swapped_rows(const P& p) {
   const int rows = std::max(8, static_cast<int>(round_up(p.m, 8)));
   if (!p.a_k_major)
@@ -89,7 +89,7 @@ int least_swapped_rows(const P& p) {
   return is_integer_mma && rows > 32 ? round_up(rows, 16) : rows;
 }
 
-/// Half of the tile would be empty, or a lower one serves.
+/// Half of the tile would be empty, or a lower tile suffices.
 bool is_too_high(const P& p, const C& c, const Limits& gpu) {
   if (lacks_wgmma(p, gpu)) return c.bm != (size_bytes(p.operands) == 2 && p.m > 64 ? 128 : c.bm);
   if (is_shallow(p)) return c.swap_ab || c.bm != 64;
@@ -113,7 +113,7 @@ bool has_columns_of_no_mma(const P& p, const C& c, const Limits& gpu) {
   return c.swap_ab && c.bn != 64 && c.bn != 128 && c.bn != 192 && c.bn != 256;
 }
 
-/// Registers of a consumer thread beside its accumulator: three warpgroups have 160, four 112.
+/// Limited by the registers of a consumer thread: 160 with three warpgroups, 112 with four.
 bool has_no_room_for_accumulator(const P& p, const C& c, const Limits& gpu) {
   if (lacks_wgmma(p, gpu)) return false;
   constexpr int kPromotionColumns = 128;
@@ -137,14 +137,15 @@ bool is_too_wide(const P& p, const C& c, const Limits& gpu) {
   return !lacks_wgmma(p, gpu) && c.bn > 64 && 2 * p.n <= c.bn;
 }
 
-/// Three warpgroups gained only where rows are not 128-byte aligned, of which larger tiles request
-/// fewer.
+/// Three warpgroups were faster only for rows that are not 128-byte aligned, because larger tiles
+/// make fewer requests for them.
 bool has_third_warpgroup_for_nothing(const P& p, const C& c, const Limits& gpu) {
   if (lacks_wgmma(p, gpu) || is_tall_swap(c) || accumulator_of(p, c).rows != 192) return false;
   const bool has_split_lines = p.a_lines != LinePhase::whole || p.b_lines != LinePhase::whole;
   return !has_split_lines || c.bn != 192 || p.gates > 1 || size_bytes(p.operands) != 2;
 }
-/// Heights of their own fill the only wave. Measured for 16 bits, k-major A and rows of B.
+/// Intermediate heights can fill the only wave. Measured for 16 bits, k-major A and contiguous rows
+/// of B.
 bool is_tall_for_nothing(const P& p, const C& c, const Limits& gpu) {
   if (!is_tall_swap(c)) return false;
   constexpr int kHighest = 120;
@@ -167,7 +168,7 @@ bool is_large_for_shallow(const P& p, const C& c, const Limits& gpu) {
 
 // ---- split-K ------------------------------------------------------------------------------------
 
-/// Stream-K waits for its partial accumulators; it won nowhere beside whole tiles.
+/// Stream-K waits for partial accumulators; it was never faster than whole tiles.
 bool is_streamed_for_nothing(const P&, const C& c, const Limits&) {
   return c.split == SplitK::stream;
 }
@@ -175,7 +176,7 @@ bool splits_batches(const P& p, const C& c, const Limits& gpu) {
   if (c.split == SplitK::none) return false;
   return p.is_batched || p.gates > 1 || is_direct(c) || lacks_wgmma(p, gpu);
 }
-/// The plan exchanges operands of few rows for wgmma where no cluster divides k.
+/// Without cluster split-K, the plan swaps operands of few rows to use wgmma.
 bool is_exchanged_by_plan(const P& p, const C& c, const Limits& gpu) {
   return !lacks_wgmma(p, gpu) && has_mma_sync_rows(c) && c.split != SplitK::cluster;
 }
@@ -190,7 +191,7 @@ bool has_parts_of_nothing(const P&, const C& c, const Limits&) {
 bool splits_into_one(const P&, const C& c, const Limits&) {
   return c.parts == 1 && c.split != SplitK::none;
 }
-/// The CTAs of a cluster cut the accumulator's rows among themselves.
+/// The CTAs of a cluster divide the rows of the accumulator among themselves.
 bool is_no_cluster(const P& p, const C& c, const Limits&) {
   if (c.split != SplitK::cluster) return false;
   return (c.parts != 2 && c.parts != 4 && c.parts != 8) || !is_pow2(accumulator_of(p, c).rows);
@@ -209,7 +210,7 @@ bool has_waves_of_parts(const P& p, const C& c, const Limits& gpu) {
 bool is_no_pingpong(const P& p, const C& c, const Limits& gpu) {
   if (!c.pingpong) return false;
   const AccumulatorShape t = accumulator_of(p, c);
-  // Blocks of a gated unit's results take fewer registers where the tile is half as high.
+  // For gated units, blocks of results take fewer registers if the tile is half as high.
   const bool is_square = t.rows == 128 && t.columns == 128 && p.gates == 1;
   const bool fits = is_square || (t.rows == 64 && t.columns == 256);
   return !fits || c.swap_ab || c.parts > 1 || p.fp32_promotion || !is_wgmma(p, c, gpu);
@@ -227,8 +228,8 @@ bool has_no_tile_below(const P& p, const C& c, const Limits&) {
   return c.multicast == Multicast::b && p.m <= c.bm;
 }
 
-/// Matrices that an epilogue reads come from L2, too: 1 to 7 % for ping-pong tiles
-/// (bench/results/sweeps/2026-11-22-h200-alternate-epilogues.jsonl).
+/// Matrices read by an epilogue also occupy L2 bandwidth; multicast of B makes ping-pong tiles 1 to
+/// 7 % faster then (bench/results/sweeps/2026-11-22-h200-alternate-epilogues.jsonl).
 bool keeps_b_beside_matrices(const P& p, const C& c, const Limits&) {
   return c.pingpong && p.epilogue_matrices > 0 && p.m > c.bm && c.multicast == Multicast::none;
 }
@@ -246,7 +247,7 @@ bool shares_sm(const P& p, const C& c, const Limits& gpu) {
   return c.multicast != Multicast::none && !c.pingpong &&
          2 * c.stages * static_cast<std::int64_t>(stage_bytes(p, c)) <= gpu.target->ring_bytes();
 }
-/// A ring that is one stage deeper leaves room for as many CTAs, and has a trip to fill it.
+/// Returns true if one more stage keeps the number of CTAs and there is a trip to fill it.
 bool has_room_for_stage(const P& p, const C& c, const Limits& gpu) {
   if (c.stages == 0 || p.m <= kFewRows || has_mma_sync_rows(c)) return false;
   C deeper = c;
@@ -258,8 +259,8 @@ bool has_room_for_stage(const P& p, const C& c, const Limits& gpu) {
          (is_one_wave || ctas_per_sm(p, deeper, gpu.target) == ctas_per_sm(p, c, gpu.target));
 }
 
-/// Rows of so many bytes along k leave a ping-pong kernel's epilogue time for stores by TMA: half a
-/// percent faster, 1 to 5 % where it reads matrices
+/// If rows have this many bytes along k, the epilogue of a ping-pong kernel has time for TMA
+/// stores: 0.5 % faster, and 1 to 5 % if it reads matrices
 /// (bench/results/sweeps/2026-11-22-h200-tma-store.jsonl, 2026-11-24-h200-groups.jsonl).
 bool stores_otherwise(const P& p, const C& c, const Limits&) {
   constexpr std::int64_t kRowBytes = 4096;

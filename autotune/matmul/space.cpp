@@ -9,8 +9,8 @@ namespace {
 
 constexpr int kDepths[] = {64, 32, 128, 16, 256};
 constexpr int kSwapAb[] = {0, 1};
-/// Rows of C's tile: 16 and 32 of mma.sync, multiples of 8 where they are the instruction's
-/// columns.
+/// Rows of C's tile: 16 and 32 for mma.sync, and multiples of 8 where rows of C are columns of the
+/// instruction.
 constexpr int kRows[] = {128, 64, 192, 8,  16, 24,  32,  40,  48,
                          56,  72, 80,  88, 96, 104, 112, 120, 256};
 constexpr int kColumns[] = {256, 192, 128, 64, 32, 224, 176, 160, 112, 96};
@@ -22,7 +22,7 @@ constexpr int kParts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
 constexpr int kFlag[] = {0, 1};
 constexpr int kMulticast[] = {static_cast<int>(Multicast::none), static_cast<int>(Multicast::b),
                               static_cast<int>(Multicast::a), static_cast<int>(Multicast::both)};
-/// 0: as many as the plan of a ping-pong kernel takes.
+/// 0: the number chosen by the plan of a ping-pong kernel.
 constexpr int kStages[] = {0, 3, 4, 5, 6, 7, 8};
 constexpr int kGroups[] = {8, 1, 4, 16};
 
@@ -57,8 +57,8 @@ double cycles(const MatmulProblem& p, const MatmulConfig& c, const DeviceProfile
   return cycles_of(work_of(p, c, limits_of(gpu).target), gpu);
 }
 
-/// Sums of the same terms in the same order: the engine, the parts of k, and where the terms of an
-/// iteration are added first, how many these are.
+/// Results are equal if the same terms are added in the same order. This depends on the engine, the
+/// parts of k and, if terms are first added within an iteration, their number.
 std::uint64_t numerics(const MatmulProblem& p, const MatmulConfig& c, const Limits& gpu) {
   const MmaEngine engine = engine_of(p, c, gpu.target);
   const bool adds_iterations = p.fp32_promotion || engine == MmaEngine::mma_sync;

@@ -1,5 +1,5 @@
 #pragma once
-// The space of a GEMM's configurations: plain, fused and gated ones.
+// Space of a GEMM's configurations: plain, fused and gated.
 #include "autotune/space.h"
 #include "tegula/matmul_config.h"
 
@@ -8,7 +8,7 @@ namespace tegula::autotune {
 using MatmulSpace = Space<MatmulProblem, MatmulConfig>;
 using MatmulRule = Rule<MatmulProblem, MatmulConfig>;
 
-/// Axes by their place in the space.
+/// Indices of the axes of the space.
 namespace matmul_axis {
 enum : int {
   bk,
@@ -28,7 +28,7 @@ enum : int {
 
 const MatmulSpace& matmul_space();
 
-/// The rules, in the order of their axes (autotune/matmul/rules.cpp).
+/// Returns the rules, in the order of their axes (autotune/matmul/rules.cpp).
 std::span<const MatmulRule> matmul_rules();
 
 }  // namespace tegula::autotune

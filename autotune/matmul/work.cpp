@@ -9,14 +9,14 @@ namespace {
 
 constexpr double kLine = 128;
 
-/// Requests of the L2 for each line's worth of a box's row.
+/// Returns the L2 requests per line's worth of a row of a TMA box.
 double requests_of_a_line(LinePhase phase) {
   return phase == LinePhase::whole ? 1 : phase == LinePhase::half ? 1.5 : 2;
 }
 
-/// Lines of one k-iteration of an operand, of which a tile has so many rows, none behind the edge.
-/// If rows are contiguous instead of k, each row of k has lines of its own, the last one perhaps
-/// used in part.
+/// Returns the lines of one k-iteration of an operand, per tile of `tile` rows, in bounds only. If
+/// rows are contiguous instead of k, each row of k has separate lines, and the last one may be
+/// partially used.
 double lines_of(std::int64_t extent, int tile, std::int64_t bk, int bytes, bool is_k_major,
                 LinePhase phase) {
   const double inside = static_cast<double>(extent) / static_cast<double>(ceil_div(extent, tile));
@@ -29,9 +29,9 @@ double lines_of(std::int64_t extent, int tile, std::int64_t bk, int bytes, bool 
   return lines * requests_of_a_line(phase);
 }
 
-/// Fractions of A's rows and of B's columns that a CTA loads without sharing them: a cluster has
-/// tiles that follow each other, below each other in a matrix, beside each other in a batch. Of an
-/// odd number of them one pair has none in common.
+/// Fractions of A's rows and of B's columns that a CTA loads without sharing them. A cluster has
+/// consecutive tiles: vertically adjacent ones in a matrix, horizontally adjacent ones in a batch.
+/// If their number is odd, one pair shares nothing.
 struct Unshared {
   double rows = 1, columns = 1;
 
@@ -43,14 +43,15 @@ struct Unshared {
   }
 };
 
-/// Bytes of shared memory that wgmma reads: each warpgroup its 64 rows, and all columns again.
+/// Returns the shared-memory bytes that wgmma reads: each warpgroup reads its 64 rows and all
+/// columns.
 double smem_bytes_of(AccumulatorShape t, int gates, double k_bytes) {
   const int warpgroups = std::max(t.rows / ir::kWgmmaRows, 1);
   return k_bytes * gates * (t.rows + warpgroups * t.columns / gates);
 }
 
-/// Bytes of a stage that lie in memory rows of their own, a line of each, by the tiles that request
-/// the same ones. Where k is contiguous the stages of a ring continue the same rows.
+/// Returns the bytes of a stage in separate memory rows, one line each, divided by the number of
+/// tiles that request them. If k is contiguous, the stages of a ring continue the same rows.
 double scattered_bytes_of_stage(const MatmulProblem& p, const MatmulConfig& c) {
   const double k_bytes = c.bk * size_bytes(p.operands);
   const auto of = [&](int tile, bool is_k_major, std::int64_t sharing_tiles) {
@@ -86,7 +87,7 @@ int stages_that_fit(const MatmulProblem& p, const MatmulConfig& c, ir::Target ta
 }
 
 int ctas_per_sm(const MatmulProblem& p, const MatmulConfig& c, ir::Target target) {
-  // Registers of a thread beside those of the accumulator, as compiled kernels have them.
+  // Registers of a thread in addition to the accumulator, as in compiled kernels.
   constexpr int kOtherRegisters = 56, kWarpThreads = 32;
   const AccumulatorShape t = accumulator_of(p, c);
   const int warps = t.rows / ir::kWarpRows;
@@ -104,7 +105,7 @@ std::int64_t tiles_of(const MatmulProblem& p, const MatmulConfig& c) {
 }
 
 TileOrder order_of(const MatmulProblem& p, const MatmulConfig& c) {
-  // Parts that a second kernel adds are the slowest dimension of the grid, in front of the rows.
+  // Parts that a second kernel adds are the slowest grid dimension, before the rows.
   const int parts = c.split == SplitK::partials ? c.parts : 1;
   const bool is_grouped = !p.is_batched && c.split != SplitK::partials;
   const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n),

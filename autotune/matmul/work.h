@@ -6,30 +6,29 @@
 
 namespace tegula::autotune {
 
-/// Bytes of k per iteration of wgmma's mainloop: the 32 bytes that one instruction takes of a row,
-/// times 4.
+/// Bytes of k per iteration of wgmma's mainloop: 4 times the 32 bytes per row of one instruction.
 inline constexpr int kBlockKBytes = 128;
 
-/// The engine that multiplies tiles of this configuration.
+/// Returns the engine that multiplies tiles of this configuration.
 MmaEngine engine_of(const MatmulProblem& problem, const MatmulConfig& config, ir::Target target);
 
-/// Rows and columns of the accumulator as the tensor cores have it.
+/// Rows and columns of the accumulator in the layout of the tensor cores.
 struct AccumulatorShape {
   int rows, columns;
 };
 AccumulatorShape accumulator_of(const MatmulProblem& problem, const MatmulConfig& config);
 
-/// Bytes that one stage of the operand ring takes.
+/// Returns the bytes of one stage of the operand ring.
 int stage_bytes(const MatmulProblem& problem, const MatmulConfig& config);
-/// Stages of a ring that shared memory has room for.
+/// Returns the number of ring stages that fit in shared memory, at most 8.
 int stages_that_fit(const MatmulProblem& problem, const MatmulConfig& config, ir::Target target);
-/// CTAs of a configuration that one SM holds at once.
+/// Returns the number of CTAs of a configuration that are resident on one SM.
 int ctas_per_sm(const MatmulProblem& problem, const MatmulConfig& config, ir::Target target);
 
-/// Tiles of the result, of all matrices of a batch.
+/// Returns the number of tiles of the result, over all matrices of a batch.
 std::int64_t tiles_of(const MatmulProblem& problem, const MatmulConfig& config);
 
-/// The order of a GEMM's tiles, and the operands that they share.
+/// Returns the order of a GEMM's tiles, and the operands that they share.
 TileOrder order_of(const MatmulProblem& problem, const MatmulConfig& config);
 
 Work work_of(const MatmulProblem& problem, const MatmulConfig& config, ir::Target target);

@@ -1,5 +1,5 @@
-// Kernels of whole rows: the model holds a row as long as registers do, then in a cluster, then
-// reads it twice.
+// Kernels over whole rows. The model keeps a row in the registers of a CTA if it fits, else in
+// those of a cluster, else reads it twice.
 #include "autotune/rows/space.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 using P = RowProblem;
 using C = RowConfig;
 
-/// Elements that the registers of a CTA hold, and columns of a CTA in a cluster.
+/// Elements that fit in the registers of a CTA, and columns per CTA of a cluster.
 constexpr std::int64_t kHeldElements = 32768, kColumnsOfCta = 16384;
 
 constexpr int kMethods[] = {static_cast<int>(RowMethod::held), static_cast<int>(RowMethod::cluster),
@@ -36,7 +36,7 @@ std::int64_t padded_columns(const P& p) {
   return static_cast<std::int64_t>(
       std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(p.columns, 1))));
 }
-/// A gradient is held beside the results.
+/// The gradient is kept in addition to the results.
 std::int64_t held_elements(const P& p) {
   return p.kernel == RowKernel::softmax_backward ? kHeldElements / 2 : kHeldElements;
 }
@@ -75,9 +75,10 @@ bool does_not_hold_the_row(const P& p, const C& c, const Limits&) {
   return c.columns_of_cta == 0 || p.columns > std::int64_t{c.ctas} * c.columns_of_cta;
 }
 
-/// Columns of a CTA, so that several share an SM and load while others wait for their clusters:
-/// gradients of 32768 columns took 10 % longer in halves of a row, f32 softmax of 65536 44 % longer
-/// in quarters (H100, bench/results/sweeps/2026-11-27-h100-row-clusters.txt).
+/// Returns columns per CTA such that several CTAs share an SM, and one loads while another waits
+/// for its cluster. Gradients of 32768 columns took 10 % longer in halves of a row, f32 softmax of
+/// 65536 columns 44 % longer in quarters (H100,
+/// bench/results/sweeps/2026-11-27-h100-row-clusters.txt).
 std::int64_t columns_wanted(const P& p) {
   constexpr std::int64_t kMost = 8;
   if (p.kernel == RowKernel::softmax_backward && p.columns <= kMost * 4096) return 4096;
@@ -104,8 +105,8 @@ constexpr Rule<P, C> kRules[] = {
      is_other_cluster},
 };
 
-/// Each byte once; a second pass reads from the L2 and waits for the first; CTAs that are few, or
-/// hold little, leave the memory idle between their requests.
+/// Counts each byte once. A second pass reads from the L2 and waits for the first; few or small
+/// CTAs leave the memory idle between their requests.
 double cycles(const P& p, const C& c, const DeviceProfile& gpu) {
   const double bytes =
       static_cast<double>(p.rows) * static_cast<double>(p.columns) * size_bytes(p.type) * p.tensors;
@@ -117,7 +118,7 @@ double cycles(const P& p, const C& c, const DeviceProfile& gpu) {
          waves * (exchange + gpu.cost.latency / 8);
 }
 
-/// Sums are of another order in each; maxima and butterflies have one order.
+/// Configurations differ in the order of their sums. Maxima and butterflies do not depend on it.
 std::uint64_t numerics(const P& p, const C& c, const Limits&) {
   return p.kernel == RowKernel::hadamard || p.kernel == RowKernel::quantise ? 0 : hash_of(c);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// The space of kernels of whole rows.
+// Space of kernels over whole rows.
 #include "autotune/space.h"
 #include "tegula/row_config.h"
 
