@@ -15,7 +15,7 @@
 namespace tegula::autotune {
 namespace {
 
-constexpr std::int64_t kAlignment = 256;  // of memory of the driver's
+constexpr std::int64_t kAlignment = 256;  // of driver allocations
 constexpr unsigned char kRedByte = 0xa5, kPoison = 0xff;
 
 Tensor bytes_at(std::uintptr_t begin, std::int64_t bytes, Device device,
@@ -28,7 +28,7 @@ std::int64_t size_of(const ByteRange& range) {
   return static_cast<std::int64_t>(range.end - range.begin);
 }
 
-/// Bytes on the host; page-locked where a GPU writes them and the driver can.
+/// Allocates bytes on the host, page-locked if a GPU writes them and the driver supports it.
 Tensor host_bytes(std::int64_t bytes, Device source) {
   if (source.on_host() || !runtime::driver().has("cuMemHostAlloc"))
     return Tensor::empty({bytes}, DType::u8, Device::cpu());
@@ -43,7 +43,7 @@ Tensor host_bytes(std::int64_t bytes, Device source) {
   return Tensor::borrow(memory, {bytes}, DType::u8, Device::cpu(), {}, owner);
 }
 
-/// The error that another order of rounding makes, as a share of the largest element's size.
+/// Returns the error of a different rounding order, relative to the largest element.
 double tolerance_of(DType dtype) {
   switch (dtype) {
     case DType::f64:
@@ -59,7 +59,7 @@ double tolerance_of(DType dtype) {
   }
 }
 
-/// By all cores: a result may have hundreds of megabytes, and a race has little time.
+/// Compares with all cores: a result may have hundreds of megabytes, and a race has little time.
 bool has_same_bytes(const Tensor& a, const Tensor& b) {
   constexpr std::int64_t kShare = std::int64_t{8} << 20;
   std::atomic<bool> is_same = true;
@@ -80,7 +80,7 @@ bool has_same_bytes(const Tensor& a, const Tensor& b) {
   return is_same;
 }
 
-/// Parts of a large tensor whose elements follow each other in row-major order.
+/// Splits a large tensor into parts whose elements are consecutive in row-major order.
 std::vector<Tensor> parts_of(const Tensor& t) {
   constexpr std::int64_t kParts = 64, kLarge = std::int64_t{1} << 18;
   std::vector<Tensor> parts{t};
@@ -96,7 +96,7 @@ std::vector<Tensor> parts_of(const Tensor& t) {
   return parts;
 }
 
-/// Tensor::to_doubles() by all cores: a result may have many millions of elements.
+/// Tensor::to_doubles() with all cores: a result may have many millions of elements.
 std::vector<double> doubles_of(const Tensor& t) {
   const std::vector<Tensor> parts = parts_of(t);
   std::vector<std::vector<double>> of(parts.size());
@@ -255,7 +255,7 @@ Difference compare(const std::vector<Tensor>& found, const std::vector<Tensor>& 
                                        t.dtype(), Device::cpu(), t.strides()));
     };
     compare_elements(elements(f), elements(w), tolerance_of(t.dtype()), out);
-    if (out.text.empty()) {  // bytes between the elements
+    if (out.text.empty()) {  // elements are equal: the difference is in the bytes between them
       out.is_close = false;
       out.text = "bytes between the elements are written";
     }

@@ -1,4 +1,4 @@
-// Times of calls: by events on a GPU, by the process's CPU time on the host.
+// Times of calls: by events on a GPU, by the CPU time of the process on the host.
 #include <algorithm>
 #include <ctime>
 #include <utility>
@@ -13,8 +13,8 @@ namespace {
 using runtime::check;
 using runtime::driver;
 
-/// The simulator and the interpreter are done when a call returns. Their CPU time does not depend
-/// on what else the host does, as the time on its clock would.
+/// The simulator and the interpreter finish before a call returns. Unlike wall time, their CPU time
+/// does not depend on other load of the host.
 class HostTimer : public CallTimer {
  public:
   void add(int calls, const std::function<void(int)>& call) override {
@@ -52,8 +52,9 @@ class Event {
   runtime::cu::Event event_ = nullptr;
 };
 
-/// Before each sample a buffer of several times the L2 is overwritten: its lines leave the L2, and
-/// the host queues the sample meanwhile, so that launches cost the device no waiting.
+/// Before each sample, a buffer of several times the L2 size is overwritten. This evicts all lines
+/// from the L2 and gives the host time to queue the sample, so that the device does not wait for
+/// launches.
 class GpuTimer : public CallTimer {
  public:
   explicit GpuTimer(const Stream& stream)

@@ -30,7 +30,7 @@ std::string_view part(std::string_view image, std::uint64_t at, std::uint64_t by
                                                         : image.substr(at, bytes);
 }
 
-/// The sections of an ELF file; none where it is damaged.
+/// Returns the sections of an ELF file; empty if it is damaged.
 std::vector<Section> sections_of(std::string_view image) {
   Elf64_Ehdr header;
   Elf64_Shdr names;

@@ -1,13 +1,14 @@
 #pragma once
-// A timing belongs to machine code, whatever it was made from.
+// Timings are keyed by machine code, independent of its source.
 #include <string>
 
 #include "runtime/compiled_kernel.h"
 
 namespace tegula::autotune {
 
-/// 32 hexadecimal digits. Of a cubin: the sections that run (.text, .nv.info, .nv.constant and the
-/// sizes of .nv.shared) with the launch's shape, so that names, notes and line tables do not count.
+/// Returns 32 hexadecimal digits. For a cubin, the hash covers the sections that run (.text,
+/// .nv.info, .nv.constant, the sizes of .nv.shared) and the launch shape, but no names, notes or
+/// line tables.
 std::string code_hash(const runtime::CompiledKernel& kernel);
 
 }  // namespace tegula::autotune

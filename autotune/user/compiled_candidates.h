@@ -1,5 +1,5 @@
 #pragma once
-// Candidates are compiled by all threads of the host; facts of their machine code.
+// Parallel compilation of candidates, and properties of their machine code.
 #include <cstddef>
 #include <functional>
 #include <string>
@@ -10,14 +10,13 @@
 
 namespace tegula::autotune {
 
-/// Calls `work(i)` for i = 0 .. count - 1, on all threads at one time. It must not throw, but in
-/// the one call of a count of 1.
+/// Calls `work(i)` for i = 0 .. count - 1 on all threads. `work` must not throw, unless count is 1.
 void on_all_threads(std::size_t count, const std::function<void(std::size_t)>& work);
 
-/// Defects of code, as text: codes of warnings are those of runtime/warnings.def.
+/// Returns the defects of code as text, by the warning codes of runtime/warnings.def.
 std::string defects_of(const std::vector<Warning>& warnings);
 
-/// Adds the facts of a kernel's machine code to those of the candidate's other kernels.
+/// Adds the properties of a kernel's machine code to those of the candidate's other kernels.
 void add_code(Prepared& out, const runtime::CompiledKernel& kernel, Device device);
 
 }  // namespace tegula::autotune

@@ -1,6 +1,6 @@
 #pragma once
-// Runs compiled candidates on copies of a call's arguments: compares their results with those of
-// candidate 0, the reference, and times them. In this process, or in one that may hang and fault.
+// Runs compiled candidates on copies of a call's arguments, compares their results with those of
+// candidate 0 (the reference) and times them, in this process or in one that may hang and fault.
 #include <functional>
 #include <memory>
 #include <span>
@@ -16,11 +16,11 @@ struct MeasuredLaunch {
   std::shared_ptr<const runtime::CompiledKernel> kernel;
   MeasuredArgs args;
 };
-/// A launch, or a call of several, which follow each other.
+/// The launches of a candidate, in order.
 struct LoadedCandidate {
   std::vector<MeasuredLaunch> launches;
-  /// Bytes of each tensor of its own, partial results and counters; they are 0 before its first
-  /// run.
+  /// Sizes in bytes of the candidate's own tensors (partial results, counters), which are zeroed
+  /// before its first run.
   std::vector<std::int64_t> made = {};
 };
 
@@ -28,35 +28,35 @@ class LaunchMeasure {
  public:
   virtual ~LaunchMeasure() = default;
 
-  /// Makes a candidate ready to run. Throws Error where that is not possible.
+  /// Prepares a candidate to run. Throws Error if that is not possible.
   virtual void load(int candidate, LoadedCandidate of) = 0;
-  /// See Measure. The reference must have been checked before any other candidate runs; where it
-  /// fails, this throws Error.
+  /// See Measure. The reference must be checked before any other candidate runs; if it fails, this
+  /// throws Error.
   virtual CheckResult try_once(int candidate) = 0;
   virtual CheckResult check(int candidate) = 0;
   virtual Round round(std::span<const int> candidates, int repetitions, std::uint64_t seed) = 0;
   virtual void forget(int candidate) = 0;
-  /// Nanoseconds of a call of the reference; 0 before the first round.
+  /// Returns the nanoseconds of a call of the reference; 0 before the first round.
   virtual double reference_ns() const = 0;
 };
 
 struct LaunchOptions {
-  /// Results need not be those of the reference to the last bit.
+  /// Results may differ from those of the reference in their last bits.
   bool may_change_bits = false;
 };
 
-/// Measures in this process, on `device`, where the tensors are: a candidate that hangs or faults
-/// takes the process, or its GPU context, with it. `tensors` must outlive this.
+/// Measures in this process on `device`, which must contain the tensors. A candidate that hangs or
+/// faults affects the process or its GPU context. `tensors` must outlive this object.
 std::unique_ptr<LaunchMeasure> measure_here(const MeasuredTensors& tensors, Device device,
                                             LaunchOptions options);
 
-/// Runs calls and tells how long each took: by events of the device, or by the host's clock.
+/// Times calls, by events of the device or by the host's clock.
 class CallTimer {
  public:
   virtual ~CallTimer() = default;
-  /// Queues a sample: `call(i)` for i = 0 .. calls - 1, with a cold L2 before the first.
+  /// Queues a sample: `call(i)` for i = 0 .. calls - 1, with a cold L2 before the first call.
   virtual void add(int calls, const std::function<void(int)>& call) = 0;
-  /// Waits; nanoseconds a call of each sample since the last finish().
+  /// Waits, and returns the nanoseconds per call of each sample since the last finish().
   virtual std::vector<double> finish() = 0;
 };
 std::unique_ptr<CallTimer> make_timer(const Stream& stream);

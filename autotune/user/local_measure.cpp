@@ -1,4 +1,4 @@
-// Measuring in this process.
+// Measurements in this process.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -14,7 +14,7 @@
 namespace tegula::autotune {
 namespace {
 
-constexpr double kMinSampleNs = 20'000;  // shorter ones are dominated by the events' resolution
+constexpr double kMinSampleNs = 20'000;  // the resolution of events dominates shorter samples
 constexpr int kMaxCallsOfSample = 64;
 constexpr int kMaxCopies = 16;
 constexpr std::chrono::milliseconds kMinWarmUp{150}, kMaxWarmUp{400};
@@ -35,7 +35,7 @@ class LocalMeasure : public LaunchMeasure {
   struct Candidate {
     LoadedCandidate of;
     std::vector<Tensor> made;
-    std::vector<std::vector<BoundArgs>> on_copy;  ///< the arguments of its launches, by copy
+    std::vector<std::vector<BoundArgs>> on_copy;  ///< arguments of the launches, by copy
   };
   void run(int candidate, int copy) const;
   void make_copies();
@@ -49,10 +49,10 @@ class LocalMeasure : public LaunchMeasure {
   std::map<int, Candidate> loaded_;
   std::vector<std::unique_ptr<ArgumentCopy>> copies_;
   std::vector<Tensor> wanted_;    ///< outputs of the reference
-  std::vector<Tensor> found_[2];  ///< outputs of the two runs that are checked
+  std::vector<Tensor> found_[2];  ///< outputs of the two checked runs
   std::unique_ptr<CallTimer> timer_;
   double reference_ns_ = 0;
-  /// The reference gives the same bits each time, and so must the others.
+  /// True while the reference gives the same bits each time; then candidates must, too.
   bool promises_bits_ = true;
 };
 
@@ -82,8 +82,8 @@ void LocalMeasure::run(int candidate, int copy) const {
     c.of.launches[i].kernel->launch(stream_, c.on_copy[at][i].args);
 }
 
-/// More than twice the L2 in all, so that no call finds its inputs there, and no more than a
-/// quarter of the memory that is free.
+/// Makes enough copies to exceed twice the L2, so that no call finds its inputs there, but to use
+/// at most a quarter of the free memory.
 void LocalMeasure::make_copies() {
   const std::int64_t bytes = std::max<std::int64_t>(1, bytes_of(tensors_));
   int count = 1;
@@ -143,7 +143,7 @@ CheckResult LocalMeasure::check(int candidate) {
   return {};
 }
 
-/// Calls of a sample, for a reference of so many nanoseconds.
+/// Returns the calls per sample, by the nanoseconds of the reference.
 int calls_of_sample(double reference_ns) {
   if (reference_ns == 0) return 1;
   return std::clamp(static_cast<int>(std::ceil(kMinSampleNs / reference_ns)), 1, kMaxCallsOfSample);
@@ -155,7 +155,7 @@ std::vector<double> LocalMeasure::times_of_reference(int samples) {
   return timer_->finish();
 }
 
-/// Until the reference's time moves by less than 1 % over three rounds.
+/// Runs the reference until its time changes by less than 1 % over three rounds.
 void LocalMeasure::warm_up() {
   timer_ = make_timer(stream_);
   reference_ns_ = median(times_of_reference(3));
@@ -193,8 +193,8 @@ Round LocalMeasure::round(std::span<const int> candidates, int repetitions, std:
     out.of.push_back(std::move(s));
   }
   const auto half = reference.begin() + static_cast<std::ptrdiff_t>(reference.size() / 2);
-  // The host's devices share their cores with others, and few samples say nothing: there ratios
-  // alone must do.
+  // The host's devices share their cores with other processes, and few samples are not significant:
+  // only ratios are used then.
   if (!stream_.device().on_host() && repetitions >= 15)
     out.drift = std::abs(median({reference.begin(), half}) / median({half, reference.end()}) - 1);
   return out;

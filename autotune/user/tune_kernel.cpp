@@ -1,4 +1,4 @@
-// Kernel::tune(), and the values that a call of a kernel with open tune() names gets.
+// Kernel::tune(), and the values of open tune() names in a call of a kernel.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,7 +28,8 @@ TuningKey key_of(dsl::KernelInstance& kernel, std::span<const dsl::HostArg> args
           may_change_bits ? kAnyBits : kSameBits};
 }
 
-/// Whether the kernel can be traced with these values: rows of the store are data, not orders.
+/// Returns true if the kernel can be traced with these values; rows of the store are untrusted
+/// data.
 bool is_legal(const dsl::KernelInstance& kernel, const Tuning& values,
               std::span<const dsl::HostArg> args) {
   try {
@@ -64,7 +65,7 @@ class UserTuning {
     space_ = discover(kernel_, args_);
     if (space_.settings.size() < 2 && space_.refused.empty())
       fail(ErrorId::nothing_to_tune, kernel_.loc(), {}, kernel_.name());
-    // If time is short, the settings that are raced are spread over the space.
+    // If time is short, the raced settings are spread over the space.
     std::shuffle(space_.settings.begin() + 1, space_.settings.end(), std::mt19937(1));
     const StoredRace race = race_over(known);
     UserMeasure measure(kernel_, space_, args_, device_,
@@ -128,7 +129,7 @@ class UserTuning {
   UserSpace space_;
 };
 
-/// A kernel that is called while it is tuned gets its defaults.
+/// A kernel that is called while it is being tuned uses its defaults.
 thread_local bool is_tuning = false;
 class TuningScope {
  public:

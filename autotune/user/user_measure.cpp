@@ -26,7 +26,7 @@ void UserMeasure::say(const std::string& line) const {
   if (options_.progress) options_.progress(line);
 }
 
-/// Code that the passes already degrade is the slowest to assemble, and loses to any that is not.
+/// Code that the passes already degrade is the slowest to assemble, and always loses to other code.
 void UserMeasure::compile(int candidate, Candidate& c, Prepared& out) {
   c.instance = kernel_.with(space_.settings[static_cast<std::size_t>(candidate)]);
   if (candidate != 0 && !is_degraded_ && !device_.on_host()) {
@@ -45,17 +45,17 @@ void UserMeasure::compile(int candidate, Candidate& c, Prepared& out) {
 Prepared UserMeasure::compile_one(int candidate, Candidate& c) {
   Prepared p;
   try {
-    const WarningsMuted muted;  // a loser's are nobody's concern
+    const WarningsMuted muted;  // warnings of a losing candidate are irrelevant
     compile(candidate, c, p);
   } catch (const Error& e) {
-    if (candidate == 0) throw;  // the caller's own kernel
+    if (candidate == 0) throw;  // an error of the caller's own kernel
     p.verdict = Verdict::refused;
     p.why = e.what();
   }
   return p;
 }
 
-/// Position of a tensor among those of the call. One that is given twice is copied once.
+/// Returns the index of a tensor among those of the call. A tensor given twice is copied once.
 int UserMeasure::tensor_of(const Tensor& tensor, detail::ViewAccess access, std::size_t position) {
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     if (!is_same(tensors_[i].tensor, tensor)) continue;
@@ -67,7 +67,7 @@ int UserMeasure::tensor_of(const Tensor& tensor, detail::ViewAccess access, std:
 }
 
 MeasuredArgs UserMeasure::args_of(const Candidate& c) {
-  std::vector<std::size_t> positions;  // of the run-time arguments, captured ones behind
+  std::vector<std::size_t> positions;  // of the run-time arguments; captured ones follow
   for (std::size_t i = 0; i < args_.size(); ++i)
     if (kernel_.params()[i].kind != dsl::ParamKind::Constant) positions.push_back(i);
   dsl::CallArgs call;
@@ -79,7 +79,7 @@ MeasuredArgs UserMeasure::args_of(const Candidate& c) {
         i < positions.size() ? positions[i] : args_.size() + i - positions.size();
     out[i].is_address = call.is_pointer[i];
     out[i].bits = call.args[i].bits;
-    if (call.is_pointer[i] && tensor == nullptr)  // nothing says how much to copy
+    if (call.is_pointer[i] && tensor == nullptr)  // the size to copy is unknown
       fail(ErrorId::tuned_address, kernel_.loc(), {}, kernel_.callee().argument(position));
     if (tensor != nullptr) out[i].tensor = tensor_of(*tensor, call.access[i], position);
   }

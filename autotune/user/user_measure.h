@@ -1,5 +1,5 @@
 #pragma once
-// The candidates of a user's kernel: compiled here, by all threads, and run by a LaunchMeasure.
+// Candidates of a user's kernel: compiled in this process by all threads, run by a LaunchMeasure.
 #include <functional>
 #include <map>
 #include <memory>
@@ -19,7 +19,8 @@ class UserMeasure : public Measure {
     bool may_change_bits = false;
     std::function<void(const std::string&)> progress;
   };
-  /// The settings are those of `space`, the reference the first. `args` must outlive this.
+  /// Candidate i is setting i of `space`, with the reference first. `args` must outlive this
+  /// object.
   UserMeasure(dsl::KernelInstance& kernel, const UserSpace& space,
               std::span<const dsl::HostArg> args, Device device, Options options);
   ~UserMeasure() override;
@@ -50,7 +51,7 @@ class UserMeasure : public Measure {
   Options options_;
   MeasuredTensors tensors_;
   std::unique_ptr<LaunchMeasure> launches_;
-  bool is_degraded_ = false;  ///< the reference's code
+  bool is_degraded_ = false;  ///< the reference's code is degraded
   std::size_t compiled_ = 0;
 };
 

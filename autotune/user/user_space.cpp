@@ -25,14 +25,14 @@ std::vector<dsl::Tunable> tunables_of(const dsl::KernelInstance& kernel, const T
   return tuned->trace(tuned->signature(args)).tunables;
 }
 
-/// The first name in order of use that has no value yet.
+/// Returns the first name in order of use that has no value yet.
 const dsl::Tunable* first_open(const std::vector<dsl::Tunable>& all, const Tuning& values) {
   const auto at =
       std::ranges::find_if(all, [&](const dsl::Tunable& t) { return !values.contains(t.name); });
   return at == all.end() ? nullptr : &*at;
 }
 
-/// The values of a name, that of the trace first.
+/// Returns the values of a name, with that of the trace first.
 std::vector<int> values_of(const dsl::Tunable& t) {
   std::vector<int> values = t.set;
   std::ranges::stable_partition(values, [&](int v) { return v == t.value; });
@@ -66,7 +66,7 @@ class Discovery {
     if (known_.insert(values).second) space_.settings.push_back(values);
   }
 
-  /// The tunables under these values; none where the kernel refuses them.
+  /// Returns the tunables under these values, or nullopt if the kernel rejects them.
   std::optional<std::vector<dsl::Tunable>> try_trace(const Tuning& values) {
     try {
       return tunables_of(kernel_, values, args_);
@@ -76,7 +76,7 @@ class Discovery {
     }
   }
 
-  /// All settings, breadth first; false where there are too many.
+  /// Enumerates all settings, breadth first; returns false if there are too many.
   bool walk() {
     std::deque<Tuning> open{kernel_.tuning()};
     while (!open.empty()) {
@@ -98,7 +98,7 @@ class Discovery {
     return true;
   }
 
-  /// Follows the names in order of use, with the value that `pick` gives each.
+  /// Assigns values by `pick` to the names in order of use.
   template <class Pick>
   void add_path(const Pick& pick) {
     Tuning values = kernel_.tuning();
@@ -111,7 +111,7 @@ class Discovery {
     }
   }
 
-  /// The defaults with one value changed, then random settings.
+  /// Adds the defaults, the settings with one changed value, and random settings.
   void sample() {
     const Tuning defaults = space_.settings.front();
     space_ = {{defaults}, {}, true};
@@ -131,7 +131,7 @@ class Discovery {
 };
 
 std::string argument_text(const dsl::HostArg& a) {
-  if (a.kind == dsl::ParamKind::Constant) return "constant";  // the trace has its value
+  if (a.kind == dsl::ParamKind::Constant) return "constant";  // the trace contains its value
   if (a.tensor == nullptr) return a.kind == dsl::ParamKind::View ? "none" : "scalar";
   const auto dims = [](const Dims& d) {
     return fmt::format("{}", fmt::join(d.begin(), d.end(), ","));

@@ -1,5 +1,5 @@
 #pragma once
-// The settings of a user's kernel: what its tune() calls ask for, found by tracing it.
+// Settings of a user's kernel: the values of its tune() calls, found by tracing it.
 #include <span>
 #include <string>
 #include <utility>
@@ -9,29 +9,29 @@
 
 namespace tegula::autotune {
 
-/// Every combination of values for which the kernel can be traced, the defaults first. A name that
-/// is asked for under some values only is part of those combinations alone.
+/// All combinations of values for which the kernel can be traced, the defaults first. A name that
+/// is used only under some values is part of only those combinations.
 struct UserSpace {
   std::vector<Tuning> settings;
   /// Combinations that cannot be traced, each with its error.
   std::vector<std::pair<Tuning, std::string>> refused;
-  /// There are more than kMaxSettings: these are the defaults, their neighbours and a sample.
+  /// True if there are more than kMaxSettings: then the defaults, their neighbours and a sample.
   bool is_sampled = false;
 };
 inline constexpr std::size_t kMaxSettings = 4096;
 
-/// Throws CompileError where the defaults cannot be traced.
+/// Throws CompileError if the defaults cannot be traced.
 UserSpace discover(const dsl::KernelInstance& kernel, std::span<const dsl::HostArg> args);
 
-/// Positions of the settings that differ from `of` in one name, by one step of the values that the
-/// space has for it.
+/// Returns the indices of the settings that differ from `of` in one name, by one step among the
+/// values of that name in the space.
 std::vector<int> neighbours(const UserSpace& space, int of);
 
-/// The problem that a call poses: hash of the default values' trace, then dtype, extents and
-/// strides of each argument. The same in every process.
+/// Returns the problem of a call: a hash of the trace with default values, then dtype, extents and
+/// strides of each argument. Equal in every process.
 std::string problem_text(dsl::KernelInstance& kernel, std::span<const dsl::HostArg> args);
 
-/// Reads str(Tuning); none where the text is not one.
+/// Parses the format of str(Tuning); returns nullopt if the text does not match.
 std::optional<Tuning> parse_tuning(std::string_view text);
 
 }  // namespace tegula::autotune

@@ -15,7 +15,7 @@ namespace tegula::autotune {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x4b574754;  // TGWK
-constexpr std::uint32_t kVersion = 2;         // rises when a message changes its meaning
+constexpr std::uint32_t kVersion = 2;         // incremented when a message changes its meaning
 constexpr std::uint64_t kMaxTextBytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t kMaxBlobBytes = std::uint64_t{256} << 30;
 
@@ -23,7 +23,7 @@ struct Header {
   std::uint32_t magic = kMagic, version = kVersion;
   std::uint64_t text_bytes = 0, blob_bytes = 0;
   std::uint64_t content = 0;  ///< checksum of text and blob
-  std::uint64_t header = 0;   ///< checksum of the fields before
+  std::uint64_t header = 0;   ///< checksum of the preceding fields
 };
 
 std::uint64_t checksum_of(const Header& h) {

@@ -1,6 +1,6 @@
 #pragma once
-// Messages between a tuner and its worker process, over a stream socket. Each has a header with
-// checksums, so that a sender that dies or writes garbage is noticed before anything is believed.
+// Messages between a tuner and its worker process, over a stream socket. Each message has a header
+// with checksums, so that garbage from a failing sender is detected before it is used.
 #include <chrono>
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -13,7 +13,7 @@ struct WorkerMessage {
   std::string blob;  ///< a compiled kernel, or the bytes of a tensor
 };
 
-/// The other side is gone, silent, or does not speak this protocol.
+/// The peer has exited, does not respond or does not speak this protocol.
 struct WorkerLost {
   std::string why;
   bool timed_out = false;
@@ -24,13 +24,13 @@ inline constexpr Deadline kNoDeadline = Deadline::max();
 
 class Channel {
  public:
-  /// Owns the descriptor.
+  /// Takes ownership of the descriptor.
   explicit Channel(int descriptor) : descriptor_(descriptor) {}
   ~Channel();
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
-  /// Throw WorkerLost, at the deadline with `timed_out`.
+  /// Both throw WorkerLost, with `timed_out` at the deadline.
   void send(const WorkerMessage& message, Deadline deadline);
   WorkerMessage receive(Deadline deadline);
 

@@ -1,4 +1,4 @@
-// Which process measures.
+// Choice of the process that measures.
 #include "autotune/worker/isolated_measure.h"
 
 #include <atomic>
@@ -20,7 +20,7 @@ void tell_once(const std::string& why) {
   report_warnings(std::span(&warning, 1));
 }
 
-/// A worker until it turns out not to start.
+/// Uses a worker; falls back to this process if the worker does not start.
 class WorkerOrHere : public LaunchMeasure {
  public:
   WorkerOrHere(const MeasuredTensors& tensors, Device device, const WorkerOptions& options)

@@ -1,6 +1,6 @@
 #pragma once
-// Measuring in a process of its own: a candidate that hangs or faults costs that process, and the
-// tuner's GPU context stays whole.
+// Measurements in a separate process: a candidate that hangs or faults terminates only that
+// process, and the tuner's GPU context stays intact.
 #include <chrono>
 #include <filesystem>
 
@@ -10,22 +10,22 @@ namespace tegula::autotune {
 
 struct WorkerOptions : LaunchOptions {
   std::filesystem::path program;
-  /// A run may take this and twenty times what the reference takes.
+  /// Time limit of a run, in addition to twenty times that of the reference.
   std::chrono::milliseconds patience{2000};
-  /// Limit for what depends on nothing that is known: start, loading, and the reference's first
-  /// run.
+  /// Time limit of operations without a known duration: start, loading, and the first run of the
+  /// reference.
   std::chrono::milliseconds first_patience{60'000};
-  /// Candidates that may end the process; later ones are not tried.
+  /// Maximum number of candidates that terminate the process; later ones are not tried.
   int max_losses = 8;
 };
 
-/// Measures in a process that is started now and is ready at the first load(), which throws
-/// DeviceError where it is not. Candidates are kernels of a GPU or of `sim`.
+/// Starts a process for measurements, which must be ready at the first load(); else that throws
+/// DeviceError. Candidates are kernels for a GPU or for `sim`.
 std::unique_ptr<LaunchMeasure> measure_in_worker(const MeasuredTensors& tensors, Device device,
                                                  WorkerOptions options);
 
-/// As TEGULA_TUNE_WORKER says: in a worker on a GPU, else here. Where the worker cannot be used it
-/// is measured here, too, and T1902 says why, once.
+/// Measures as TEGULA_TUNE_WORKER specifies: in a worker on a GPU, else in this process. If the
+/// worker cannot be used, measures in this process, too, and reports T1902 with the reason once.
 std::unique_ptr<LaunchMeasure> make_launch_measure(const MeasuredTensors& tensors, Device device,
                                                    LaunchOptions options);
 

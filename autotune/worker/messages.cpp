@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::int64_t kAlignment = 256;  // of memory of the driver's
+constexpr std::int64_t kAlignment = 256;  // of driver allocations
 
 std::vector<std::int64_t> list_of(const Dims& dims) { return {dims.begin(), dims.end()}; }
 

@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-/// One problem: the tensors of a call and the candidates that were sent.
+/// One problem: the tensors of a call and its candidates.
 class Session {
  public:
   json answer(const WorkerMessage& request) {
@@ -40,7 +40,7 @@ class Session {
  private:
   json start(const json& fields) {
     stream_.emplace(Device::parse(fields.at("device").get<std::string>()));
-    // Makes the context, so that a GPU that is not to be had is known before anything is compiled.
+    // Create the context now: an unavailable GPU must be reported before anything is compiled.
     Tensor::zeros({1}, DType::u8, stream_->device());
     measure_ =
         measure_here(tensors_, stream_->device(), {fields.at("may_change_bits").get<bool>()});
@@ -78,7 +78,7 @@ int serve_tuner(int descriptor) {
       channel.send(answer, kNoDeadline);
     }
   } catch (const WorkerLost&) {
-    return 0;  // the tuner is done
+    return 0;  // the tuner has closed the connection
   }
 }
 

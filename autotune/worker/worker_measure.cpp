@@ -1,5 +1,5 @@
-// The tuner's side: what each candidate needs is sent again to a process that took the place of one
-// that was lost.
+// The tuner's side. State that a candidate needs is sent again to a process that replaces a lost
+// one.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr double kSlowest = 20;  // times of the reference that a candidate may take
+constexpr double kSlowest = 20;  // multiple of the reference's time that a candidate may take
 constexpr std::chrono::duration<double, std::milli> kSampleOverhead{0.5};  // repetitions, a cold L2
 constexpr int kWarmUpSamples = 200;
 
@@ -51,13 +51,13 @@ class WorkerMeasure : public LaunchMeasure {
   WorkerOptions options_;
   std::map<int, LoadedCandidate> candidates_;
   std::unique_ptr<WorkerProcess> process_;
-  // The state of the process: what it has been sent.
+  // What has been sent to the process.
   bool has_started_ = false;
   std::size_t tensors_sent_ = 0;
   std::set<int> loaded_;
   bool is_reference_checked_ = false;
 
-  bool was_checked_ = false;  ///< the reference, in any process
+  bool was_checked_ = false;  ///< the reference was checked in some process
   int losses_ = 0;
   double reference_ns_ = 0, reference_seconds_ = 0;
 };
@@ -67,7 +67,7 @@ Deadline WorkerMeasure::after(double seconds) const {
          std::chrono::duration_cast<steady_clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-/// The process makes its context while candidates are compiled.
+/// The process creates its context while candidates are compiled.
 void WorkerMeasure::start() {
   process_ = std::make_unique<WorkerProcess>(options_.program);
   WorkerMessage request;
@@ -77,7 +77,7 @@ void WorkerMeasure::start() {
   try {
     process_->send(request, first());
   } catch (const WorkerLost&) {
-    // A process that ended at once says why at the first answer, which bring_up() waits for.
+    // bring_up() waits for the first answer, which reports why a process ended at once.
   }
 }
 
@@ -93,8 +93,8 @@ WorkerMessage WorkerMeasure::ask(const WorkerMessage& request, Deadline deadline
   return process_->receive(deadline);
 }
 
-/// A process that has all tensors and, once it was checked, the reference. Throws DeviceError where
-/// there is none to be had: no candidate is to blame.
+/// Ensures that a process has all tensors and, if it was checked before, the reference. Throws
+/// DeviceError if no process can be started, which is not the fault of a candidate.
 void WorkerMeasure::bring_up() {
   try {
     if (process_ == nullptr) start();
@@ -149,7 +149,7 @@ CheckResult WorkerMeasure::run(int candidate, const char* op) {
       reference_seconds_ = std::chrono::duration<double>(steady_clock::now() - begin).count();
     }
     const CheckResult result = check_result_of(answer.fields);
-    // A fault on a GPU ends its context, and with it the use of the process.
+    // A fault on a GPU destroys its context, so that the process is unusable.
     if (result.verdict == Verdict::fault && !stream_.device().on_host()) {
       lose();
       ++losses_;
@@ -182,8 +182,8 @@ Round WorkerMeasure::round_of_all(std::span<const int> ids, int repetitions, std
   return round;
 }
 
-/// If the process is lost in a round of several candidates, each is timed in a round of its own:
-/// that finds the one to blame.
+/// If the process is lost in a round of several candidates, each is timed in a separate round to
+/// find the faulty one.
 Round WorkerMeasure::round(std::span<const int> ids, int repetitions, std::uint64_t seed) {
   Verdict verdict = Verdict::fault;
   try {
@@ -194,13 +194,13 @@ Round WorkerMeasure::round(std::span<const int> ids, int repetitions, std::uint6
     if (ids.empty())
       throw DeviceError("the default values end the process that measures them: " + lost.why);
   } catch (const DeviceError&) {
-    // An error of the driver: the context is gone where it was a fault.
+    // A driver error. After a fault, the context is lost.
     if (process_ == nullptr || ids.empty()) throw;
     lose();
   }
   Round out;
   if (ids.size() == 1) {
-    round({}, repetitions, seed);  // not the reference's fault
+    round({}, repetitions, seed);  // throws if the reference is at fault
     out.of.resize(1);
     out.of.front().verdict = verdict;
     ++losses_;

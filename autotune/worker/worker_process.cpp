@@ -23,9 +23,9 @@ extern char**
 namespace tegula::autotune {
 namespace {
 
-constexpr std::chrono::milliseconds kPatienceToEnd{500};  // for a process whose connection ended
+constexpr std::chrono::milliseconds kPatienceToEnd{500};  // after its connection closed
 
-/// Starts the program with the socket as kWorkerDescriptor and nothing to print to.
+/// Starts the program with the socket as kWorkerDescriptor and without output.
 pid_t start(const std::filesystem::path& program, int socket) {
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
@@ -68,7 +68,7 @@ WorkerProcess::~WorkerProcess() {
   }
 }
 
-/// How the process ended; empty where it lives on.
+/// Returns how the process ended; empty if it is still running.
 std::string WorkerProcess::how_it_ended() {
   const Deadline end = std::chrono::steady_clock::now() + kPatienceToEnd;
   int status = 0;

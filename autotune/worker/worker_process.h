@@ -1,5 +1,5 @@
 #pragma once
-// The process that runs candidates, seen from the tuner: started, asked, killed where it hangs.
+// The process that runs candidates, as seen from the tuner. It is killed if it hangs.
 #include <sys/types.h>
 
 #include <filesystem>
@@ -9,22 +9,22 @@
 
 namespace tegula::autotune {
 
-/// The worker that is installed with the library: beside it, in the folder `tegula`.
+/// Returns the worker that is installed with the library: in the folder `tegula` next to it.
 std::filesystem::path worker_program();
 
 class WorkerProcess {
  public:
-  /// Starts the program. Throws DeviceError where that is not possible.
+  /// Starts the program. Throws DeviceError if that is not possible.
   explicit WorkerProcess(const std::filesystem::path& program);
-  /// Kills it.
+  /// Kills the process.
   ~WorkerProcess();
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;
 
-  /// Sends a request without waiting for its answer.
+  /// Sends a request without waiting for the answer.
   void send(const WorkerMessage& request, Deadline deadline);
-  /// The answer to the oldest request. Throws WorkerLost, saying how the process ended where it
-  /// has, and Error with the text of an answer that is one.
+  /// Returns the answer to the oldest request. Throws WorkerLost with the exit status if the
+  /// process ended, and Error with the text of an error answer.
   WorkerMessage receive(Deadline deadline);
 
  private:
