@@ -1,4 +1,4 @@
-// tegula aot: calls compiled ahead of time, as an object file with its header.
+// tegula aot: compiles calls ahead of time into an object file with a header.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 struct AotArgs {
   std::vector<std::string> libraries;
   std::string shapes, folder, gpu, name = "kernels";
-  std::string target{runtime::default_target(Device::cpu()).name()};  // the newest
+  std::string target{runtime::default_target(Device::cpu()).name()};  // the newest target
 };
 
 void write_output(const std::filesystem::path& file, const std::string& content) {
@@ -75,7 +75,7 @@ std::string cmake_of(const std::string& name) {
       name);
 }
 
-/// A callable of the library decides by the GPU's properties and winners.
+/// Calls of the library depend on the GPU's properties and winners.
 void add_library_call(const CallShape& shape, const ShapedCall& call, const AotArgs& args,
                       dsl::AheadTable& table) {
   const detail::Exported& callee = exported_of(shape);

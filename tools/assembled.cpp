@@ -15,7 +15,7 @@
 namespace tegula::tools {
 namespace {
 
-/// A folder that disappears with its holder.
+/// A temporary folder, removed by the destructor.
 class ScratchFolder {
  public:
   ScratchFolder() {
@@ -54,7 +54,7 @@ std::shared_ptr<const runtime::CompiledKernel> compiled_for(const ir::Kernel& ti
                                                             runtime::Backend backend) {
   runtime::Compilation k;
   runtime::CompileRequest request;
-  request.device = Device::cuda();  // the GPU need not be here
+  request.device = Device::cuda();  // the GPU need not be present
   request.target = target;
   request.backend = backend;
   runtime::key(k, request);

@@ -1,6 +1,6 @@
 #pragma once
-// A traced kernel taken through optimize, emit and assemble for a GPU that need not be here, and
-// what came out.
+// Runs optimize, emit and assemble on a traced kernel for a GPU that need not be present, and
+// reports the result.
 #include <functional>
 #include <string>
 #include <string_view>
@@ -10,31 +10,30 @@
 
 namespace tegula::tools {
 
-/// The tile form of kernel `name`, which `run` calls on the device cpu. `run` must be the first
-/// call of the kernel for its class of arguments in this process.
+/// Returns the tile form of kernel `name`, which `run` calls on the device cpu. `run` must be the
+/// first call of the kernel with its class of arguments in this process.
 ir::Kernel traced(const std::string& name, const std::function<void()>& run);
 
-/// The verbs optimize, emit and assemble. Throws DeviceError where the back end or the assembler is
-/// missing; without ptxas the PTX is there and the report is empty.
+/// Runs optimize, emit and assemble. Throws DeviceError if the back end or the assembler is
+/// missing; if only ptxas is missing, returns the PTX with an empty report.
 std::shared_ptr<const runtime::CompiledKernel> compiled_for(const ir::Kernel& tile,
                                                             ir::Target target,
                                                             runtime::Backend backend);
 
-/// PTX or source size, registers, spills, shared memory and occupancy as one line; what is missing,
-/// where it is.
+/// Returns PTX or source size, registers, spills, shared memory and occupancy as one line, with a
+/// note for each missing figure.
 std::string size_line(const runtime::Artefact& a);
 
-/// The lines of the doctor about what would make the missing figures known; empty if nothing is
-/// missing.
+/// Returns the doctor's lines on how to obtain the missing figures; empty if none are missing.
 std::string missing_parts();
 
-/// The first line of a longer text, without a colon at its end.
+/// Returns the first line of a longer text, without a trailing colon.
 std::string headline(std::string_view text);
 
-/// "llvm" or "nvrtc". CLI11 has checked the text.
+/// Parses "llvm" or "nvrtc". CLI11 has validated the text.
 runtime::Backend backend_of(const std::string& name);
 std::vector<std::string> backend_names();
-/// Targets by name, for options; the name must be one of them.
+/// Parses the name of a target, which must be one of target_names().
 ir::Target target_of(const std::string& name);
 std::vector<std::string> target_names();
 

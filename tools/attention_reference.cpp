@@ -12,17 +12,17 @@ double inner(std::span<const double> a, std::span<const double> b) {
   return sum;
 }
 
-/// Weights and outputs are each rounded to bf16 (unit roundoff 2^-8); f32 sums and approximate
-/// exponentials stay far below the 2^-12 granted to them.
+/// Weights and outputs are each rounded to bf16 (unit roundoff 2^-8). The errors of f32 sums and
+/// approximate exponentials are far below the remaining 2^-12.
 double output_bound(double magnitude) {
   return magnitude * (2 * std::ldexp(1, -8) + std::ldexp(1, -12));
 }
 
-/// Nothing on the way to the logarithm is narrower than f32.
+/// All values up to the logarithm are at least f32.
 double lse_bound(double lse) { return 1e-4 * (1 + std::abs(lse)); }
 
 void raise(Agreement& a, double error, double bound) {
-  // Written so that a NaN counts as disagreement.
+  // The negated comparison treats NaN as a disagreement.
   if (!(error <= a.worst)) a.worst = error;
   const double share = error == 0 ? 0 : error / bound;
   if (!(share <= a.of_bound)) a.of_bound = std::isnan(share) ? INFINITY : share;
@@ -68,7 +68,7 @@ Agreement compare_head(const ReferenceSpec& spec, int head, const Tensor& Q, con
         attention_row(spec, head, static_cast<int>(i), std::span(q).subspan(i * d, d), k, v);
     for (std::size_t c = 0; c < d; ++c)
       raise(result, std::abs(row.out[c] - o[i * d + c]), output_bound(row.magnitude[c]));
-    // The logarithm counts towards the verdict, not towards the largest error of an output.
+    // The logarithm affects of_bound, but not the largest error of an output.
     Agreement of_lse;
     if (lse[i] != row.lse) raise(of_lse, std::abs(lse[i] - row.lse), lse_bound(row.lse));
     result.of_bound = std::max(result.of_bound, of_lse.of_bound);

@@ -1,6 +1,6 @@
 #pragma once
-// Attention in double precision on the host, one row of queries at a time: what the demo's kernels
-// must agree with.
+// Attention in double precision on the host, one row of queries at a time: the reference for the
+// demo's kernels.
 #include <functional>
 #include <span>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace tegula::tools {
 
-/// One row's exact result, and what rounding can do to it.
+/// The exact result of one row, and the scale of its rounding errors.
 struct ReferenceRow {
   std::vector<double> out;
   std::vector<double>
@@ -29,16 +29,16 @@ ReferenceRow attention_row(const ReferenceSpec& spec, int head, int position,
                            std::span<const double> q, std::span<const double> k,
                            std::span<const double> v);
 
-/// How far a computed tensor is from the reference.
+/// Deviation of a computed tensor from the reference.
 struct Agreement {
   double worst = 0;  ///< largest absolute error of an output
   double of_bound =
-      0;  ///< largest error divided by what rounding explains; at most 1 where all is well
+      0;  ///< largest error relative to the rounding bound; at most 1 if correct
   bool good() const { return of_bound <= 1; }
 };
 
-/// Rows [first, last) of one head: `Q` and `O` are [length, head_dim], `Lse` [length], on any
-/// device.
+/// Compares rows [first, last) of one head. `Q` and `O` are [length, head_dim], `Lse` is [length],
+/// on any device.
 Agreement compare_head(const ReferenceSpec& spec, int head, const Tensor& Q, const Tensor& K,
                        const Tensor& V, const Tensor& O, const Tensor& Lse, std::int64_t first,
                        std::int64_t last);

@@ -1,5 +1,5 @@
-// tegula audit: how good the model's choices and the tuner's are, held against many configurations
-// that were measured whatever either thinks of them.
+// tegula audit: compares the choices of the model and the tuner with many configurations, which are
+// measured independently of both.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace tegula::tools {
 namespace {
 
 constexpr double kClose = 1.03;
-constexpr std::size_t kFirst = 12;  // that the model shows to a tuner
+constexpr std::size_t kFirst = 12;  // the model's candidates for a tuner
 
 struct AuditArgs {
   std::vector<std::string> libraries;
@@ -29,12 +29,12 @@ struct AuditArgs {
   autotune::AuditOptions options;
 };
 
-/// Figures of one decision.
+/// Results of one decision.
 struct Found {
   int timed = 0;
-  double first_ratio = 0;  ///< of the best of the model's first ones to the best of the set
+  double first_ratio = 0;  ///< best of the model's first choices relative to the best of the set
   double correlation = 0;
-  double worst_tuning = 0, spread = 0;  ///< ratios to the best; between tunings
+  double worst_tuning = 0, spread = 0;  ///< ratios to the best; spread between tunings
 };
 
 Found found_of(const autotune::Audit& a) {

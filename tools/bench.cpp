@@ -1,4 +1,4 @@
-// tegula bench: the suites of the benchmark library that need no peer.
+// tegula bench: suites of the benchmark library that need no reference implementation.
 #include <fmt/format.h>
 
 #include <map>
@@ -38,7 +38,7 @@ const std::map<std::string, Suite>& suites() {
   return table;
 }
 
-/// One line of JSON as a person reads it: numbers right, under their names.
+/// Prints a line of JSON in readable form, with right-aligned numbers under their names.
 void print_readable(const nlohmann::json& row) {
   fmt::print("{}\n", row.at("case").get<std::string>());
   for (const auto& [key, value] : row.items()) {

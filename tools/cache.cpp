@@ -1,4 +1,4 @@
-// tegula cache: what the disk cache holds, why two entries differ, and bundles made of it.
+// tegula cache: lists the disk cache, compares entries, and makes bundles.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
@@ -19,7 +19,8 @@ namespace {
 constexpr int kDamaged = 2;
 constexpr std::size_t kShortId = 8;
 
-/// The artefact of an entry; nothing for a kernel of the simulator or an entry of another version.
+/// Returns the artefact of an entry, or nullopt for a simulator kernel or an entry of another
+/// version.
 std::optional<runtime::Artefact> artefact_of(const CachedKernel& kernel) {
   try {
     return runtime::decode_artefact(kernel.entry);
@@ -43,7 +44,7 @@ void list() {
   fmt::print("{} kernels, {} bytes\n", all.size(), bytes);
 }
 
-/// A field's value, or of a long one its size.
+/// Returns a field's value, or the number of lines of a long one.
 std::string shortened(std::string_view value) {
   constexpr std::size_t kLine = 80;
   if (value.size() <= kLine && value.find('\n') == value.npos) return std::string(value);
@@ -91,7 +92,7 @@ void export_to(const std::string& file, const std::vector<std::string>& prefixes
     const auto begins = [&](const std::string& prefix) { return k.id.starts_with(prefix); };
     return prefixes.empty() || std::ranges::any_of(prefixes, begins);
   };
-  for (const std::string& prefix : prefixes) kernel_of(all, prefix);  // each must name an entry
+  for (const std::string& prefix : prefixes) kernel_of(all, prefix);  // throws if there is none
   for (const CachedKernel& k : all)
     if (field_of(k.key, "device") == "cuda" && is_chosen(k))
       kernels.push_back({runtime::portable_key(k.key), k.entry});
@@ -102,7 +103,7 @@ void export_to(const std::string& file, const std::vector<std::string>& prefixes
   fmt::print("{} kernels, {} bytes: {}\n", runtime::Bundle(file).rows().size(), bytes.size(), file);
 }
 
-/// Copies a bundle whose every entry is sound to where the library looks for it.
+/// Copies a bundle to the folder in which the library looks for it, if all entries are valid.
 void import_from(const std::string& file) {
   const runtime::Bundle bundle(file);
   for (const runtime::BundleRow& row : bundle.rows()) {
@@ -115,7 +116,8 @@ void import_from(const std::string& file) {
   const std::filesystem::path folder = runtime::bundle_folder();
   if (folder.empty()) throw std::runtime_error("there is no folder for bundles: set HOME");
   std::filesystem::create_directories(folder);
-  // Named by its content: importing it again changes nothing. Renamed, so that nobody sees a part.
+  // The name is a content hash, so that a second import changes nothing. Rename the complete file,
+  // so that no reader sees a partial one.
   const std::filesystem::path to = folder / (hash128(read_file(file)).hex() + ".tgb");
   std::filesystem::path part = to;
   part += ".part";

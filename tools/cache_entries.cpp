@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kAbsent = "(absent)";
 
-/// `from -> to` of two texts of lines: the first line that differs, with its number.
+/// Returns `from -> to` for the first line that differs, with its number.
 std::string first_difference(const std::string& from, const std::string& to) {
   std::istringstream a(from), b(to);
   for (int line = 1;; ++line) {

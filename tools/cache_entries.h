@@ -1,5 +1,5 @@
 #pragma once
-// The entries of the disk cache as `tegula cache` lists and compares them.
+// Entries of the disk cache, as listed and compared by `tegula cache`.
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,21 +15,24 @@ struct CachedKernel {
   runtime::CacheEntry entry;
 };
 
-/// A cache as the environment says, which is not written to.
+/// Opens the cache that the environment selects, read-only by default.
 runtime::KernelCache open_cache(std::size_t max_bytes = runtime::CacheOptions::kMaxBytes,
                                 bool read_only = true);
 
-/// All sound entries, the longest unused first; paths of the others are added to `damaged`.
+/// Returns all valid entries, least recently used first; appends paths of damaged ones to
+/// `damaged`.
 std::vector<CachedKernel> all_kernels(runtime::KernelCache& cache,
                                       std::vector<std::string>* damaged = nullptr);
 
-/// The entry whose id begins so. Throws std::runtime_error where there is none, or more than one.
+/// Returns the entry whose id starts with `prefix`. Throws std::runtime_error unless there is
+/// exactly one.
 const CachedKernel& kernel_of(const std::vector<CachedKernel>& all, const std::string& prefix);
 
-/// Value of a key's field, empty where it has none.
+/// Returns the value of a key's field; empty if the field is missing.
 std::string_view field_of(const runtime::CacheKey& key, std::string_view name);
 
-/// The fields in which keys differ, a line each: of a text of many lines the first that differs.
+/// Returns the fields in which two keys differ, one per line; for a text of several lines, the
+/// first line that differs.
 std::string difference(const runtime::CacheKey& from, const runtime::CacheKey& to);
 
 }  // namespace tegula::tools

@@ -30,7 +30,7 @@ std::optional<T> number_of(std::string_view text) {
   return value;
 }
 
-/// Reads the words of one line, and notes which have been used.
+/// Reads the words of one line and records which have been used.
 class Reader {
  public:
   Reader(const CallShape& shape, const detail::Exported& callee, Device device, bool described)

@@ -1,6 +1,6 @@
 #pragma once
-// The subcommands of `tegula`: each adds itself to the program and, where it is asked for, sets the
-// exit code.
+// Subcommands of `tegula`. Each function adds a command to the program, which sets the exit code
+// when it runs.
 #include <CLI/CLI.hpp>
 
 namespace tegula::tools {

@@ -1,4 +1,4 @@
-// tegula completion: what a shell completes, from the program's own list of commands and options.
+// tegula completion: generates shell completion from the program's commands and options.
 #include <fmt/format.h>
 
 #include <memory>
@@ -9,7 +9,7 @@
 namespace tegula::tools {
 namespace {
 
-/// Words that may follow a command: its subcommands and long options.
+/// Returns the words that may follow a command: its subcommands and long options.
 std::string words_behind(const CLI::App& app) {
   std::string words;
   const auto add = [&](const std::string& word) { words += (words.empty() ? "" : " ") + word; };
@@ -20,7 +20,7 @@ std::string words_behind(const CLI::App& app) {
   return words;
 }
 
-/// `f(words so far, words that follow)` for the program and each of its commands.
+/// Calls `f(command path, possible next words)` for the program and each of its commands.
 template <class F>
 void each_command(const CLI::App& app, const std::string& path, const F& f) {
   f(path, words_behind(app));

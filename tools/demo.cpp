@@ -1,5 +1,5 @@
-// tegula demo: attention with a mask and a score lambda on every device of this machine, against
-// double precision.
+// tegula demo: runs attention with a mask lambda and a score lambda on every device of this
+// machine, and compares it with double precision.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -30,7 +30,7 @@ struct Shape {
   }
 };
 
-/// ALiBi (Press et al. 2022): head h of n loses 2^(-8 (h + 1) / n) a position.
+/// ALiBi (Press et al. 2022): head h of n subtracts 2^(-8 (h + 1) / n) per position of distance.
 Attention make_attention(int heads) {
   const float step = -8.0f / static_cast<float>(heads);
   return attention(
@@ -72,7 +72,7 @@ Agreement compare(const Shape& s, const Tensors& t, std::int64_t batch, std::int
                       first, s.length);
 }
 
-/// Every row of every head.
+/// Compares every row of every head.
 Agreement compare_all(const Shape& s, const Tensors& t) {
   Agreement all;
   for (std::int64_t b = 0; b < s.batch; ++b)
@@ -87,7 +87,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// The environment with one back end chosen, for as long as this lives.
+/// Selects one back end in the environment for its lifetime.
 class ChosenBackend {
  public:
   explicit ChosenBackend(const std::string& name) : chosen_(with(name)) {}
@@ -105,7 +105,7 @@ void print_row(const Shape& s, const std::string& where, const std::string& resu
   fmt::print("  {:<20}{:<16}{}\n", s.str(), where, result);
 }
 
-/// One device, one back end, one shape. The outputs where they agree.
+/// Runs one shape on one device with one back end. Returns the outputs if they are correct.
 std::optional<Tensor> run_case(const Attention& attn, const Shape& s, Device device,
                                const std::string& where) {
   try {
@@ -126,7 +126,7 @@ std::optional<Tensor> run_case(const Attention& attn, const Shape& s, Device dev
   return {};
 }
 
-/// Visible pairs of query and key, the work that counts.
+/// Counts visible pairs of query and key only.
 double flops(const Shape& s) {
   double pairs = 0;
   for (std::int64_t q = 0; q < s.length; ++q)
@@ -134,7 +134,7 @@ double flops(const Shape& s) {
   return 4 * pairs * static_cast<double>(s.head_dim * s.batch * s.heads);
 }
 
-/// A shape that fills a GPU: one head's last rows are compared, all are timed.
+/// Runs a shape that fills a GPU: compares the last rows of one head, and times all.
 bool run_throughput(const std::string& backend) {
   const Shape s{4, 32, 4096, 128};
   const std::string where = "cuda " + backend;
@@ -170,7 +170,7 @@ bool is_here(const runtime::Diagnosis& machine, const std::string& backend) {
   return machine.finding(backend == "llvm" ? "LLVM" : "NVRTC").present;
 }
 
-/// The back ends that are here, compared with the reference and with each other.
+/// Compares the available back ends with the reference and with each other.
 bool run_cuda(const std::vector<Shape>& shapes) {
   bool good = true;
   const runtime::Diagnosis machine = runtime::diagnose();
@@ -200,7 +200,7 @@ bool run_cuda(const std::vector<Shape>& shapes) {
   return good && same;
 }
 
-/// The attention kernel that ran last, compiled for the newest target, with or without a GPU.
+/// Compiles the last attention kernel for the newest target, with or without a GPU.
 bool print_sizes(const Attention& attn) {
   const ir::Kernel tile = ir::parse(attn.dump("trace"), "attention");
   fmt::print("the same kernel for {}:\n", ir::Target().name());

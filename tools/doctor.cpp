@@ -1,4 +1,4 @@
-// tegula doctor: what this machine has, and what would bring the rest.
+// tegula doctor: reports what this machine has, and how to obtain the rest.
 #include <fmt/format.h>
 
 #include <algorithm>

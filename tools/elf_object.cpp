@@ -60,7 +60,7 @@ std::string elf_object(const std::string& name, std::string_view bytes) {
   symbols[1].st_size = bytes.size();
 
   std::array<Elf64_Shdr, kCount> sections{};
-  std::string body(kAlignment, '\0');  // the header's place
+  std::string body(kAlignment, '\0');  // space for the header
   const auto add = [&](SectionIndex i, std::string_view title, Elf64_Word type,
                        std::string_view content, std::uint64_t alignment) {
     body.resize((body.size() + alignment - 1) / alignment * alignment);
@@ -77,7 +77,7 @@ std::string elf_object(const std::string& name, std::string_view bytes) {
       {reinterpret_cast<const char*>(symbols.data()), sizeof symbols}, 8);
   sections[kSymbols].sh_entsize = sizeof(Elf64_Sym);
   sections[kSymbols].sh_link = kNames;
-  sections[kSymbols].sh_info = 1;  // the first global one
+  sections[kSymbols].sh_info = 1;  // index of the first global symbol
   add(kNames, ".strtab", SHT_STRTAB, names, 1);
   add(kSectionNames, ".shstrtab", SHT_STRTAB, kTitles, 1);
   add(kStack, ".note.GNU-stack", SHT_PROGBITS, {}, 1);

@@ -1,5 +1,4 @@
-// tegula explain KERNEL: what the library's kernels are compiled to, and what the hardware allows
-// them.
+// tegula explain KERNEL: reports the code of the library's kernels and their hardware limits.
 #include <fmt/format.h>
 
 #include <functional>
@@ -22,15 +21,15 @@
 namespace tegula::tools {
 namespace {
 
-/// A kernel of the library, and the work it does for a shape worth measuring.
+/// A kernel of the library, and its work for a representative shape.
 struct Subject {
   std::string name, shape;
-  double bytes = 0, flops = 0;  ///< every tensor moved once; multiplications and additions that the
-                                ///< algorithm asks for
+  double bytes = 0, flops = 0;  ///< every tensor moved once; multiplications and additions of the
+                                ///< algorithm
   bool tensor_cores = false;
   std::function<void()> run;  ///< a call of the same class (alignment, divisibility), small enough
                               ///< for the interpreter
-  std::vector<std::string> tensors = {};  ///< names of the arguments, for pictures
+  std::vector<std::string> tensors = {};  ///< argument names, for pictures
 };
 
 Tensor host(const Dims& shape, DType dtype) { return Tensor::zeros(shape, dtype, Device::cpu()); }
@@ -59,7 +58,7 @@ std::vector<Subject> subjects() {
        2 * kSide * kSide * kSide,
        true,
        [=] {
-         // As such a product is cut.
+         // Use the tiles that are chosen for a large product.
          matmul(cpu, host({256, 128}, DType::bf16), host({128, 256}, DType::bf16),
                 host({256, 256}, DType::bf16),
                 choose_matmul({.m = 4096, .n = 4096, .k = 4096}, Device::cpu()));
@@ -105,7 +104,7 @@ std::string roofline(const Subject& s) {
       by_memory > by_math ? "memory" : "arithmetic");
 }
 
-/// The schedule of three tiles of six k-iterations.
+/// Writes the schedule of three tiles of six k-iterations.
 void write_schedule(const std::string& path, const ir::Kernel& tile, const Subject& s,
                     ir::Target target) {
   ir::Kernel on_target = ir::clone(tile);

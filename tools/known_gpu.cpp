@@ -20,7 +20,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-/// The model of a profile: without its memory and clocks, so that no winner is its own.
+/// Returns the model of a profile, without memory size and clocks, so that no winners match it.
 runtime::DeviceProperties model_of(const DeviceProfile& profile) {
   runtime::DeviceProperties gpu;
   gpu.name = profile.driver_name;

@@ -10,7 +10,7 @@ int main(int argc, char** argv) {
   CLI::App program{"Tegula, a JIT kernel generator embedded in C++20", "tegula"};
   program.require_subcommand(1);
   int exit_code = 0;
-  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // a crash must not swallow what was said before it
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // keeps earlier output in a crash
   try {
     tegula::tools::add_demo(program, exit_code);
     tegula::tools::add_doctor(program, exit_code);

@@ -1,11 +1,11 @@
 #pragma once
-// Text in XML: pages and pictures.
+// XML text of pages and pictures.
 #include <string>
 #include <string_view>
 
 namespace tegula::tools {
 
-/// Text between tags, or the value of an attribute.
+/// Returns a text escaped for use between tags or as an attribute value.
 std::string escaped(std::string_view text);
 
 }  // namespace tegula::tools

@@ -1,4 +1,4 @@
-// tegula mask NAME: what the analysis makes of a mask of the library, as a picture of its blocks.
+// tegula mask NAME: shows the analysis of a mask of the library as a picture of its blocks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct MaskOptions {
   std::string name, svg, png;
   MaskLengths lengths;
   int bm = 128, bn = 128;
-  std::vector<int> numbers;  ///< in place of the entry's own
+  std::vector<int> numbers;  ///< override the entry's numbers
   HeadShape heads;
   bool work = false, order = false;
 };
@@ -36,7 +36,7 @@ char sign(BlockCoverage c) {
   return c == BlockCoverage::Empty ? '.' : c == BlockCoverage::Full ? '#' : '/';
 }
 
-/// One row of blocks for each query tile.
+/// Returns one row of blocks for each query tile.
 std::vector<std::vector<BlockCoverage>> grid_of(ir::MaskBlocks& blocks,
                                                 const ir::MaskParams& params,
                                                 const MaskOptions& o) {
@@ -130,8 +130,8 @@ int draw_mask(const MaskOptions& o) {
   return 0;
 }
 
-/// Refuses names that say another format than the file's. Names without an ending, such as
-/// /dev/stdout, say none.
+/// Rejects file names with the extension of another format. Names without an extension, such as
+/// /dev/stdout, are accepted.
 CLI::Validator named(std::string ending) {
   const auto check = [ending](const std::string& path) {
     const std::string its = std::filesystem::path(path).extension().string();

@@ -16,7 +16,7 @@ using Numbers = MaskScalars;
 
 Tensor table(const std::vector<i32>& values) { return Tensor::from(values, Device::cpu()); }
 
-/// Positions one behind the other in documents that begin at `starts`.
+/// Consecutive documents that begin at `starts`.
 struct Documents {
   std::vector<i32> starts, ids;
 
@@ -29,15 +29,15 @@ struct Documents {
   Mask causal() const { return packed_causal(table(ids), table(starts)); }
 };
 
-/// Documents of lengths n, n / 2, n / 4, n, ...
+/// Returns documents of lengths n, n / 2, n / 4, n, ...
 Documents falling(int n, int positions) {
   std::vector<i32> starts;
   for (int at = 0, d = 0; at < positions; at += std::max(1, n >> (d++ % 3))) starts.push_back(at);
   return {starts, positions};
 }
 
-/// Cut where bench/attention_suites.py cuts: at the first of torch.randperm(positions - 1) with
-/// seed 1, which swaps entry i for one of those from i on.
+/// Cuts at the same positions as bench/attention_suites.py: the first of torch.randperm(positions -
+/// 1) with seed 1, which swaps entry i with one of the entries from i on.
 Documents cut_at_random(int count, int positions) {
   std::vector<i32> cuts(static_cast<std::size_t>(std::max(positions - 1, 0)));
   std::iota(cuts.begin(), cuts.end(), 1);
@@ -51,7 +51,7 @@ Documents cut_at_random(int count, int positions) {
   return {cuts, positions};
 }
 
-/// Positions 0 and 1 and every n-th one.
+/// Returns the positions 0, 1 and every n-th one.
 Tensor global_positions(int n, int positions) {
   std::vector<i32> marks;
   for (int i = 0; i < positions; ++i) marks.push_back(i < 2 || i % n == 0);
@@ -60,35 +60,35 @@ Tensor global_positions(int n, int positions) {
 
 int positions(const MaskLengths& l) { return std::max(l.q, l.kv); }
 
-/// value(i) for each of n positions.
+/// Returns value(i) for each of n positions.
 Tensor each(int n, const std::function<int(int)>& value) {
   std::vector<i32> of;
   for (int i = 0; i < n; ++i) of.push_back(value(i));
   return table(of);
 }
 
-/// A quarter of the rows is causal, a block after it dense, the rest causal again.
+/// A quarter of the rows is causal, the following block is dense, the rest is causal again.
 Mask some_slices(const MaskLengths& l) {
   return slices({{0, l.q / 4, 0, l.kv / 4, SliceMaskType::causal},
                  {l.q / 4, l.q / 2, 0, l.kv / 2, SliceMaskType::full},
                  {l.q / 2, l.q, l.kv / 2, l.kv, SliceMaskType::bi_causal}});
 }
 
-/// After each `text` positions an image of `image` ones.
+/// Each run of `text` positions is followed by an image of `image` positions.
 Mask text_and_images(int text, int image, int count) {
   const int period = text + image;
   return transfusion(
       each(count, [=](int i) { return i % period < text ? i + 1 : (i / period + 1) * period; }));
 }
 
-/// Image i belongs before the text from i * text on, and is shown to twice as much.
+/// Image i precedes the text that begins at i * text, and is visible to twice that many positions.
 Mask images_shown(int tokens, int text, const MaskLengths& l) {
   const int images = ceil_div(l.kv, tokens);
   return shown_images(each(images, [=](int i) { return i * text; }),
                       each(images, [=](int i) { return (i + 2) * text; }), tokens);
 }
 
-/// The last `window` keys, and of each `period` queries before the first `first` keys.
+/// Query q sees the last `window` keys and the first (q / period) * first keys.
 Mask window_and_first(int window, int period, int first, const MaskLengths& l) {
   return row_intervals(
       {{each(l.q, [=](int q) { return std::max(0, q - window); }),
@@ -96,15 +96,15 @@ Mask window_and_first(int window, int period, int first, const MaskLengths& l) {
        {each(l.q, [](int) { return 0; }), each(l.q, [=](int q) { return q / period * first; })}});
 }
 
-/// Causal within documents of `length`, as FlashMask says it: keys are hidden from the rows behind
-/// their document.
+/// Causal within documents of `length` positions, in FlashMask form: keys are hidden from the rows
+/// after their document.
 Mask documents_by_columns(int length, const MaskLengths& l) {
   const Tensor none = each(l.kv, [](int) { return 0; });
   return and_(causal(), flash_mask(each(l.kv, [=](int kv) { return (kv / length + 1) * length; }),
                                    each(l.kv, [q = l.q](int) { return q; }), none, none));
 }
 
-/// Each of the nodes has two children.
+/// A binary tree: node i has the parent (i - 1) / 2.
 Mask binary_tree(int prefix, int nodes) {
   std::vector<int> parents;
   for (int i = 0; i < nodes; ++i) parents.push_back(i > 0 ? (i - 1) / 2 : -1);

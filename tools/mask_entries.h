@@ -1,5 +1,5 @@
 #pragma once
-// Masks of the library by name, with numbers and tables to look at them with.
+// Masks of the library by name, with example numbers and tables.
 #include <functional>
 #include <string>
 #include <vector>
@@ -15,7 +15,7 @@ struct MaskLengths {
 using MaskScalars = std::vector<int>;
 struct MaskEntry {
   std::string name;
-  MaskScalars numbers;  ///< numbers of the mask unless given
+  MaskScalars numbers;  ///< default numbers of the mask
   std::function<Mask(const MaskScalars&, const MaskLengths&)> make;
 };
 

@@ -32,7 +32,7 @@ std::string caption_line(std::size_t x, std::size_t y, std::string_view text) {
 
 std::string svg(const MaskPicture& p) {
   const std::size_t blocks = p.rows.size() * kBlockSide;
-  std::size_t longest = 24;  // characters of a legend line's lines
+  std::size_t longest = 24;  // in characters, of a line of the legend
   for (const std::string& text : p.caption) longest = std::max(longest, text.size());
   const std::size_t width = std::max(p.rows[0].size() * kBlockSide, longest * 7 + 8),
                     height = blocks + (p.caption.size() + 1) * kLine + 8;

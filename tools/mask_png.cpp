@@ -12,7 +12,7 @@
 namespace tegula::tools {
 namespace {
 
-constexpr std::size_t kBlockPixels = 12;  // pixels of a block, the last of which are white
+constexpr std::size_t kBlockPixels = 12;  // side of a block in pixels; the last is white
 constexpr std::uint8_t kWhite = 3;
 /// Colours of empty, partial and full blocks, and white.
 constexpr std::array<png_color, 4> kPalette{
@@ -20,7 +20,7 @@ constexpr std::array<png_color, 4> kPalette{
 
 using Line = std::vector<std::uint8_t>;
 
-/// A line of pixels through a row of blocks, each the number of its colour.
+/// Returns a line of pixels through a row of blocks, as palette indices.
 Line pixel_line(const std::vector<ir::BlockCoverage>& row, bool is_between) {
   Line out(row.size() * kBlockPixels, kWhite);
   if (is_between) return out;
@@ -54,7 +54,7 @@ void append(png_structp png, png_bytep bytes, std::size_t count) {
   static_cast<std::string*>(png_get_io_ptr(png))->append(reinterpret_cast<char*>(bytes), count);
 }
 
-/// libpng comes back from an error by longjmp, which passes destructors by: nothing here has one.
+/// libpng reports errors by longjmp, which skips destructors: no local variable may have one.
 bool write_png(png_structp png, png_infop info, const Content& c) {
   if (setjmp(png_jmpbuf(png))) return false;
   png_set_IHDR(png, info, c.width, c.height, 2, PNG_COLOR_TYPE_PALETTE, PNG_INTERLACE_NONE,
@@ -68,7 +68,7 @@ bool write_png(png_structp png, png_infop info, const Content& c) {
   text.text_length = c.description.size();
   png_set_text(png, info, &text, 1);
   png_write_info(png, info);
-  png_set_packing(png);  // four pixels a byte
+  png_set_packing(png);  // packs four pixels per byte
   for (png_uint_32 y = 0; y < c.height; ++y)
     png_write_row(
         png,

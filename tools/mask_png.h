@@ -6,9 +6,9 @@
 
 namespace tegula::tools {
 
-/// A PNG file of the blocks, each of the size and colour it has in the SVG document, with white
-/// between them; the caption is its Description (a text chunk). Throws CompileError for more pixels
-/// than libpng writes.
+/// Returns a PNG file of the blocks in the size and colour of the SVG document, separated by white
+/// lines. The caption is its Description (a text chunk). Throws CompileError if libpng cannot write
+/// that many pixels.
 std::string png(const MaskPicture& picture);
 
 }  // namespace tegula::tools

@@ -17,13 +17,13 @@
 namespace tegula::tools {
 namespace {
 
-/// A mask of the table, and its numbers where queries and keys are s.
+/// A mask of the table, and its numbers for s queries and keys.
 struct MaskWorkRow {
   std::string name;
   MaskScalars (*numbers)(int s);
 };
 
-/// The first four are those that bench/attention_suites.py times.
+/// bench/attention_suites.py times the first four.
 const std::vector<MaskWorkRow>& mask_work_rows() {
   static const std::vector<MaskWorkRow> kRows{
       {"causal", [](int) { return MaskScalars{}; }},
@@ -56,7 +56,7 @@ constexpr int kLengths[]{4096, 16384};
 double ratio(std::int64_t a, std::int64_t b) {
   return static_cast<double>(a) / static_cast<double>(b);
 }
-/// Undecided numbers give an empty text.
+/// Returns the ratio a / b, or "-" if b is undecided or 0.
 std::string per(std::int64_t a, std::optional<std::int64_t> b) {
   return b && *b > 0 ? fmt::format("{:.3f}", ratio(a, *b)) : "-";
 }
@@ -74,9 +74,9 @@ AttentionWorkload pairs_under(const Mask& mask, const MaskLengths& l, const Head
 
 namespace {
 
-/// A mask of the table where queries and keys are `length`.
+/// A mask of the table for `length` queries and keys.
 struct Case {
-  std::string name;  ///< with its numbers
+  std::string name;  ///< including its numbers
   int length;
   Mask mask;
   AttentionWorkload pairs;

@@ -14,14 +14,14 @@ struct HeadShape {
 
 AttentionWorkload pairs_under(const Mask& mask, const MaskLengths& lengths, const HeadShape& heads);
 
-/// Three numbers and the ratios between them, in a line.
+/// Returns three numbers and their ratios as a line.
 std::string text(const AttentionWorkload& pairs);
 
-/// A Markdown table: masks of the classes I and T, each at several lengths.
+/// Returns a Markdown table of masks of the classes I and T, each at several lengths.
 std::string work_table(const HeadShape& heads);
 
-/// A Markdown table: the same masks, by a model of how even the work of programs is that take tiles
-/// as they do today, or those with most steps first.
+/// Returns a Markdown table of the modelled load balance for the same masks, with tiles in today's
+/// order and with the longest tiles first.
 std::string order_table(const HeadShape& heads);
 
 }  // namespace tegula::tools

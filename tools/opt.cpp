@@ -1,4 +1,4 @@
-// tegula opt: a kernel's text in, the result of any passes or of any verb out.
+// tegula opt: reads a kernel's text and prints the result of passes or verbs.
 #include <fmt/format.h>
 
 #include <fstream>
@@ -23,12 +23,12 @@ namespace {
 
 struct OptOptions {
   std::string file, out, emit, target;
-  std::string plan;  ///< whole; else one is chosen
+  std::string plan;  ///< complete plan; chosen automatically if empty
   std::string plan_changes = env().plan;
-  std::string schedule;  ///< whole, or edits of the one that the plan gives
+  std::string schedule;  ///< complete schedule, or edits of the plan's schedule
   std::string backend = "llvm";
   std::vector<std::string> passes;
-  bool keeps_checks = false;  ///< assumptions, as traps
+  bool keeps_checks = false;  ///< turns assumptions into traps
   bool locations = false, timing = false, remarks = false, list = false;
 };
 
@@ -41,7 +41,7 @@ std::string read_input(const std::string& file) {
   return {std::istreambuf_iterator<char>(std::cin), {}};
 }
 
-/// Without other options, the comment on a reproducer's first line says what to do.
+/// Without options, uses those in the comment on a reproducer's first line.
 OptOptions with_header(OptOptions o, std::string_view text) {
   if (!o.passes.empty() || !o.emit.empty()) return o;
   const ir::OptHeader header = ir::opt_header(text);
@@ -64,7 +64,7 @@ std::vector<ir::Pass> passes_named(const std::vector<std::string>& names) {
   return chosen;
 }
 
-/// The passes of `optimize` that a kernel in this form has still to take.
+/// Returns the passes of `optimize` that remain for a kernel in this form.
 std::vector<ir::Pass> passes_from(ir::Form form) {
   std::vector<ir::Pass> rest = runtime::optimize_passes();
   if (form == ir::Form::Simt) return {};
@@ -72,7 +72,7 @@ std::vector<ir::Pass> passes_from(ir::Form form) {
   return rest;
 }
 
-/// The passes were named by a person: that one does not fit is their mistake, not the compiler's.
+/// Users name the passes, so that a mismatch is reported as their mistake, not as a compiler error.
 void check_chain(ir::Form form, const std::vector<ir::Pass>& passes) {
   for (const ir::Pass& p : passes) {
     if (p.takes != form)
@@ -104,7 +104,7 @@ void run_passes(ir::Kernel& kernel, const std::vector<ir::Pass>& passes, const O
   for (const ir::Remark& r : context.remarks) fmt::print(stderr, "{}\n", r.str());
 }
 
-/// The verbs after `optimize`, each by what it leaves behind.
+/// Runs the verbs after `optimize` and returns the requested output.
 std::string code_of(ir::Kernel simt, const OptOptions& o) {
   runtime::Compilation k;
   runtime::CompileRequest request;

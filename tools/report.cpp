@@ -1,4 +1,4 @@
-// tegula report: a tuning run as one page of HTML that needs nothing else.
+// tegula report: shows a tuning run as one self-contained HTML page.
 #include <fmt/format.h>
 
 #include <fstream>
@@ -21,7 +21,7 @@ svg { width: 100%; max-width: 44em; display: block; background: #fafafa; margin:
 rect.registers { fill: #c63 } rect.shared { fill: #258 } rect.threads { fill: #888 }
 )";
 
-/// The slider of a shape leaves out the settings that are slower.
+/// The slider of a shape hides slower settings.
 constexpr const char* kScript = R"(
 for (const input of document.querySelectorAll('input.slowest'))
   input.addEventListener('input', () => {

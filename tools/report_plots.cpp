@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kPlotWidth = 640, kPlotHeight = 260, kPlotMargin = 48;
 
-/// A linear map from values to a stretch of the picture.
+/// A linear map from values to a range of the picture.
 struct Axis {
   double low, high, from, to;
   double operator()(double v) const {
@@ -50,7 +50,7 @@ std::string empty_plot(const char* kind, const std::string& why) {
   return plot_svg(kind, text_at(kPlotWidth / 2, kPlotHeight / 2, why));
 }
 
-/// Green where it is fast, red where it is slow.
+/// Returns green for fast, red for slow.
 std::string colour_of(double ratio, double best, double worst) {
   const double share = worst == best ? 0 : (ratio - best) / (worst - best);
   return fmt::format("hsl({:.0f} 70% 42%)", 120 * (1 - share));
@@ -68,7 +68,7 @@ std::vector<const ReportedCandidate*> by_speed(const ReportedShape& shape) {
   return order;
 }
 
-/// Numbers in their order, before words in theirs.
+/// Sorts numbers by value, then words alphabetically.
 struct ByValue {
   bool operator()(const std::string& a, const std::string& b) const { return key(a) < key(b); }
   static std::tuple<bool, double, std::string> key(const std::string& text) {
@@ -201,7 +201,7 @@ std::string occupancy_svg(const ReportedShape& shape, const ReportedDevice& devi
 std::string roofline_svg(const ReportedShape& shape, const ReportedDevice& device) {
   if (shape.bytes == 0 || shape.us == 0 || device.bytes_per_s == 0)
     return empty_plot("roofline", "the GPU's rates, or the time of a call, are not known");
-  const double flops = shape.flops > 0 ? shape.flops : shape.bytes;  // one operation a byte
+  const double flops = shape.flops > 0 ? shape.flops : shape.bytes;  // one operation per byte
   const double intensity = flops / shape.bytes, rate = flops / (shape.us * 1e-6);
   const double peak = device.flops_per_s > 0 ? device.flops_per_s : device.bytes_per_s * 100;
   const double knee = peak / device.bytes_per_s;

@@ -6,16 +6,17 @@
 
 namespace tegula::tools {
 
-/// Best time over that of the defaults, against the seconds of the run.
+/// Plots the best time relative to the defaults against the seconds of the run.
 std::string convergence_svg(const ReportedShape& shape);
-/// A line a setting over one axis for each of its values, coloured by its time.
+/// Plots each setting as a line across one axis per value, coloured by time.
 std::string parallel_svg(const ReportedShape& shape);
-/// Measured time against the model's estimate, a point a setting, with the rank correlation.
+/// Plots measured time against the model's estimate, one point per setting, with the rank
+/// correlation.
 std::string model_svg(const ReportedShape& shape);
-/// CTAs of an SM by setting, with what limits them.
+/// Plots the CTAs per SM of each setting and the limiting resource.
 std::string occupancy_svg(const ReportedShape& shape, const ReportedDevice& device);
-/// Rate against intensity under the ceilings of memory and tensor cores; by bytes alone where the
-/// operations are not known.
+/// Plots the rate against arithmetic intensity below the memory and tensor-core ceilings; uses
+/// bytes only if the number of operations is unknown.
 std::string roofline_svg(const ReportedShape& shape, const ReportedDevice& device);
 
 }  // namespace tegula::tools

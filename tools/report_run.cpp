@@ -31,7 +31,7 @@ void add_candidate(ReportedRun& run, const json& e) {
   c.registers = e.value("registers", 0);
   c.threads = e.value("threads", 0);
   c.shared_bytes = e.value("shared_bytes", 0L);
-  // A setting is timed in several rounds; the last of them knows most.
+  // A setting is timed in several rounds; the last one is the most precise.
   const auto at = std::ranges::find(shape.candidates, c.config, &ReportedCandidate::config);
   if (at == shape.candidates.end())
     shape.candidates.push_back(std::move(c));
@@ -97,7 +97,7 @@ ReportedRun read_run(const std::filesystem::path& file) {
 
 Occupancy occupancy_of(const ReportedCandidate& c, const ReportedDevice& device) {
   if (c.threads == 0) return {};
-  constexpr int kGranularity = 8;  // registers of a thread are given out in eights
+  constexpr int kGranularity = 8;  // register allocation granularity per thread
   const int registers = (c.registers + kGranularity - 1) / kGranularity * kGranularity;
   Occupancy least{device.threads_per_sm / c.threads, "threads"};
   const auto limit = [&](long ctas, const char* limiter) {
@@ -107,7 +107,7 @@ Occupancy occupancy_of(const ReportedCandidate& c, const ReportedDevice& device)
     limit(device.registers_per_sm / (registers * c.threads), "registers");
   if (c.shared_bytes > 0 && device.shared_per_sm > 0)
     limit(device.shared_per_sm / (c.shared_bytes + 1024),
-          "shared memory");  // 1 KiB is the driver's
+          "shared memory");  // the driver reserves 1 KiB
   return least;
 }
 

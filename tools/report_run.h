@@ -1,5 +1,5 @@
 #pragma once
-// The events of `tegula tune --json` as `tegula report` draws them.
+// Events of `tegula tune --json`, as drawn by `tegula report`.
 #include <filesystem>
 #include <map>
 #include <string>
@@ -11,23 +11,23 @@ namespace tegula::tools {
 struct ReportedCandidate {
   std::string config;  ///< "BM=64 BN=128"
   double us = 0, ratio = 1, seconds = 0;
-  double estimate_us = 0;  ///< the model's; 0 where there is none
+  double estimate_us = 0;  ///< by the model; 0 without a model
   int registers = 0, threads = 0;
   long shared_bytes = 0;
 
-  /// "64" or "cluster", by name.
+  /// Returns the values by name, such as "64" or "cluster".
   std::map<std::string, std::string> values() const;
 };
 
 struct ReportedShape {
   std::string shape, verdict, config, why;
   double us = 0, ratio = 1, ratio_high = 1, default_us = 0;
-  double bytes = 0, flops = 0;  ///< of a call; 0 where unknown
+  double bytes = 0, flops = 0;  ///< per call; 0 if unknown
   std::vector<ReportedCandidate> candidates;
   std::vector<std::string> rejected;
 };
 
-/// Limits of the GPU that the run was on, for occupancy and roofline; 0 where unknown.
+/// Limits of the GPU of the run, for occupancy and roofline; 0 if unknown.
 struct ReportedDevice {
   std::string name;
   int registers_per_sm = 0, threads_per_sm = 2048;
@@ -40,10 +40,10 @@ struct ReportedRun {
   std::vector<ReportedShape> shapes;
 };
 
-/// Throws std::runtime_error with file and line for what is no event.
+/// Reads a run. Throws std::runtime_error with file and line for an invalid event.
 ReportedRun read_run(const std::filesystem::path& file);
 
-/// The resource that lets no further CTA onto an SM: registers, shared memory or threads.
+/// Resident CTAs per SM, and the limiting resource: registers, shared memory or threads.
 struct Occupancy {
   int ctas = 0;
   const char* limiter = "unknown";

@@ -1,4 +1,4 @@
-// tegula schedule: draws the Schedule of a kernel's text, or searches for a better one.
+// tegula schedule: draws the Schedule of a kernel, or searches for a better one.
 #include <fmt/format.h>
 
 #include "ir/schedule/request.h"
@@ -19,7 +19,7 @@ namespace {
 struct ScheduleOptions {
   std::string file, target, svg;
   std::string plan_changes = env().plan;
-  std::string schedule;  ///< whole, or edits of the one that the plan gives
+  std::string schedule;  ///< complete schedule, or edits of the plan's schedule
   ir::SearchOptions search;
   int iterations = 6, tiles = 1;
 };

@@ -20,7 +20,7 @@ namespace {
 constexpr double kPictureWidth = 1200, kPictureMargin = 28, kLabel = 128;
 constexpr double kLane = 36, kSlot = 15, kGap = 10;
 constexpr double kRing = 60, kWarps = 86;  ///< heights in the panel of roles and rings
-/// One for each fill of a ring, so that a k-iteration has one color wherever it is drawn.
+/// One color per fill of a ring, so that a k-iteration has the same color everywhere.
 constexpr std::array<std::string_view, 6> kColors{"#4e79a7", "#f28e2b", "#59a14f",
                                                   "#b07aa1", "#e15759", "#3a9c98"};
 constexpr std::string_view kInk = "#1f2733", kGrey = "#6b7684", kPaper = "#ffffff",
@@ -37,7 +37,7 @@ struct Box {
   double middle() const { return y + height / 2; }
 };
 
-/// SVG elements, one a line.
+/// Writes SVG elements, one per line.
 class Svg {
  public:
   void rect(const Box& b, std::string_view fill, std::string_view more = "") {
@@ -90,7 +90,7 @@ class Svg {
   std::string out_;
 };
 
-/// The whole picture, from the top down.
+/// Draws the whole picture from top to bottom.
 class Picture {
  public:
   Picture(const ir::Kernel& k, const ir::Schedule& s, const ir::Verdict& verdict,
@@ -166,7 +166,7 @@ class Picture {
     y_ = panel.bottom() + 30;
   }
 
-  /// Data to the right, slots back to the left.
+  /// Data flows to the right; free slots return to the left.
   void flow(double from, double to, double middle, std::string_view data, std::string_view back) {
     const double top = middle - 14, low = middle + 14;
     svg_.arrow(fmt::format("M{:.1f} {:.1f}L{:.1f} {:.1f}", from, top, to, top), kGrey);
@@ -305,7 +305,7 @@ class Picture {
       svg_.text(b.x + b.width / 2, b.y + 19, words, 11, kPaper, "middle", true);
   }
 
-  /// The MMAs of a warpgroup above what its threads do meanwhile.
+  /// MMAs of a warpgroup are above the concurrent work of its threads.
   void consumer_lane(const ir::Timeline::Actor& r) {
     for (const ir::Timeline::Span& s : r.waits)
       span(s, 8, "url(#wait)", "waits for " + escaped(s.note));
@@ -388,8 +388,8 @@ class Picture {
   const ir::Derived& derived_;
   const ir::Timeline& t_;
   std::string title_;
-  std::size_t consumer_ = 0;                     ///< role of the dots
-  std::vector<std::size_t> consumers_, others_;  ///< actors of that role, and of all others
+  std::size_t consumer_ = 0;                     ///< role that issues the dots
+  std::vector<std::size_t> consumers_, others_;  ///< actors of that role, and all other actors
   Svg svg_;
   double y_ = 0;
 };

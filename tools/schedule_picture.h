@@ -1,6 +1,5 @@
 #pragma once
-// A Schedule as a picture: who the roles of a CTA are, which rings they share, and what each does
-// when.
+// Pictures of Schedules: the roles of a CTA, the rings that they share, and their timelines.
 #include <string>
 #include <vector>
 
@@ -11,12 +10,12 @@ namespace tegula::tools {
 
 struct PictureOptions {
   std::string title;
-  std::vector<std::string> tensors = {};  ///< names of the kernel's arguments, where it has none
-  int iterations = 6, tiles = 1;          ///< iterations of each scheduled loop, of each tile
+  std::vector<std::string> tensors = {};  ///< argument names for a kernel without them
+  int iterations = 6, tiles = 1;          ///< iterations of each scheduled loop of each tile
 };
 
-/// The picture, an SVG file. `machine` is in machine form before its dots are pipelined, `s` legal
-/// for it. Throws CompileError where there are no rings, or the roles wait for each other.
+/// Returns an SVG picture. `machine` is in machine form before its dots are pipelined, and `s` is
+/// legal for it. Throws CompileError if there are no rings or if the roles deadlock.
 std::string schedule_svg(const ir::Kernel& machine, const ir::Schedule& s,
                          const PictureOptions& options);
 

@@ -1,4 +1,4 @@
-// tegula support: docs/support-matrix.md, what the language has on which types, targets and
+// tegula support: generates docs/support-matrix.md, the support of operations on types, targets and
 // executors.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -17,7 +17,7 @@
 namespace tegula::tools {
 namespace {
 
-constexpr int kSkipped = 77;  ///< as tests understand it
+constexpr int kSkipped = 77;  ///< exit code for a skipped test
 
 constexpr std::string_view kIntroduction = R"(# Support matrix
 
@@ -33,7 +33,7 @@ The signs:
   [error codes](language/error-codes.md).
 )";
 
-/// Letters for reasons, in the order in which they are met.
+/// Assigns letters to reasons in order of appearance.
 class Reasons {
  public:
   std::string sign(const Outcome& o) {
@@ -75,8 +75,8 @@ std::string type_header(std::string_view first, std::string_view last) {
                      last.empty() ? "" : "---|");
 }
 
-/// Ops that a row has more often than one that only loads and stores; their number, if a function
-/// is composed of many.
+/// Returns the ops of a row beyond those of a plain load and store; only their number if a function
+/// consists of many ops.
 std::string own_ops(const OperationSupport& row, const OperationSupport& plain) {
   std::set<std::string> own;
   for (std::size_t i = 0; i < row.outcomes.size(); ++i)
@@ -118,7 +118,7 @@ std::string casts_text(const std::vector<OperationSupport>& all, Reasons& reason
   return out;
 }
 
-/// The unit that multiplies and how operands reach it, as the simt form has it.
+/// Returns the unit that multiplies and the path of its operands, from the simt form.
 std::string unit_of(const Outcome& o, const std::string& target) {
   const auto found = o.simt_ops.find(target);
   if (found == o.simt_ops.end()) return "-";
@@ -168,15 +168,16 @@ std::string features_text(const std::vector<FeatureSupport>& all, Reasons& reaso
   return out;
 }
 
-/// Why no user's kernel has an op of the language's own families.
+/// Returns the ops of the language's families that no user kernel can contain, each with the
+/// reason.
 const std::map<std::string_view, std::string_view>& unasked() {
   static const std::map<std::string_view, std::string_view> kReasons{
       {"cluster_tile", "made by the pass `make_persistent`"}};
   return kReasons;
 }
 
-/// Ops of the language's own families that no kernel of the page has, and for which there is no
-/// reason: they need a row.
+/// Returns the ops of the language's families that are in no kernel of the page and not in
+/// unasked(): they need a row.
 std::vector<std::string> ops_without_row(const std::set<std::string>& seen) {
   std::vector<std::string> missing;
   for (const ir::OpInfo& row : ir::all_ops()) {
@@ -197,7 +198,7 @@ std::string unasked_text() {
              "Ops of [the tile form](ir.md) in none of these kernels: {}.", fmt::join(list, ", ")));
 }
 
-/// The page, and the ops that lack a row.
+/// Returns the page, and the ops without a row.
 std::pair<std::string, std::vector<std::string>> page(AssembledShare assembled) {
   Reasons reasons;
   const auto operations = operation_support(assembled);

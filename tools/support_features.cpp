@@ -11,8 +11,8 @@ struct Feature {
   FeatureKernel kernel;
 };
 
-/// Kernels with one use of something that has no element type of its own. `counter` is a u32 that
-/// is 0.
+/// Kernels with one use of a feature that does not depend on an element type. `counter` is a u32
+/// with the value 0.
 #define FEATURE(text, options, statements)                                                       \
   Feature {                                                                                      \
     text, kernel("feature", [](In<f32, 1> x, [[maybe_unused]] Ptr<u32> counter, Out<f32, 1> y) { \
@@ -82,7 +82,7 @@ std::vector<Feature> plain_features() {
   };
 }
 
-/// Loops and programs that end early, and loops by strides of the kernel.
+/// Loops and programs that end early, and loops with a stride.
 std::vector<Feature> early_ends() {
   return {
       FEATURE("`break_if`", (y, kBlock),
@@ -109,7 +109,7 @@ std::vector<Feature> early_ends() {
   };
 }
 
-/// Programs that wait for one another, and what a running kernel says.
+/// Programs that wait for each other, and output from a running kernel.
 std::vector<Feature> programs_and_prints() {
   return {
       FEATURE("`barrier`", (y, kBlock),
@@ -180,7 +180,7 @@ Probe feature_probe(const Feature& feature) {
       }};
 }
 
-/// The probe of a kernel of x [4, 64], some integers and y like x.
+/// Returns the probe of a kernel that takes x [4, 64], some integers, and y of the shape of x.
 template <class K>
 Probe access_probe(K kernel, std::vector<i32> integers, Dims shape = {4, 64}) {
   const auto call = [=](Device device, const auto& use) {
@@ -200,7 +200,7 @@ Probe access_probe(K kernel, std::vector<i32> integers, Dims shape = {4, 64}) {
       }};
 }
 
-/// Lines that index tiles choose, pages, and segments whose offsets are in memory.
+/// Lines selected by index tiles, pages, and segments with offsets in memory.
 std::vector<std::pair<std::string, Probe>> access_probes() {
   std::vector<std::pair<std::string, Probe>> all;
   all.emplace_back("`x(rows, k)`, gathered lines",

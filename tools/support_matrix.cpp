@@ -11,23 +11,23 @@ namespace {
 
 constexpr std::int64_t kRows = 8, kColumns = 32;
 
-/// The values that a row's expression may name.
+/// Names that a row's expression may use.
 struct Operands {
-  Tile a, b, c;  ///< of TILES
-  Tile p, m;     ///< of POINTERS
+  Tile a, b, c;  ///< for TILES
+  Tile p, m;     ///< for POINTERS
   DType to = DType::f32;
 };
 using OnTiles = Tile (*)(const Operands&);
 using OnView = Tile (*)(const ViewTile& y, const Tile& a);
 using InCluster = Tile (*)(const Tile& a);
 
-/// A store as an expression.
+/// Wraps a store as an expression.
 Tile stored(const Tile& p, const Tile& a) {
   store(p, a);
   return a;
 }
 
-/// The tile's shape at an address.
+/// Returns a view with the tile's shape at an address.
 template <Element T>
 AddressView<T, 2> view_of_all(const Tile& memory, Alignment alignment) {
   return view<T, 2>(memory, {kRows, kColumns}, {kColumns, 1}, alignment);
@@ -47,7 +47,7 @@ Tile stored_at_address(const Tile& memory, const Tile& a) {
   });
 }
 
-/// The same by operations that programs wait for each other with.
+/// The same with the atomic operations that programs use to wait for each other.
 Tile stored_by_atomics(const Tile& p, const Tile& a) {
   atomic_store(p, a);
   return atomic_load(p);
@@ -63,7 +63,7 @@ Tile larger_halved(Tile x) {
   return x;
 }
 
-/// A fold by a function, and a sum of which each program has a part.
+/// A reduction over a cluster by a function, and a sum of which each program gets a part.
 Tile reduced_in_cluster(const Tile& a) {
   return cluster_reduce(
       std::array{a}, [](const auto& x, const auto& y) { return std::array{Tile(x[0] + y[0])}; })[0];
@@ -73,10 +73,10 @@ Tile scattered_in_cluster(const Tile& a) {
   return cat({part, part}, 0);
 }
 
-/// Zeros where elements are absent, so that the probe stores all of them.
+/// Replaces absent elements by zero, so that the probe stores all elements.
 Tile filled(const Tile& a) { return fill_absent(a, 0); }
 
-/// Random numbers of the tile's type, and conversions to it by a rule.
+/// Random numbers of the tile's type, and conversions with explicit rounding.
 Tile uniform(const Tile& a) { return rand(1, 2, a.dtype()) + a; }
 Tile cut_down(const Tile& a) { return cast(cast<f32>(a) * 0.7f, a.dtype(), Round::zero); }
 Tile saturated(const Tile& a) {
@@ -86,16 +86,16 @@ Tile by_random_bits(const Tile& a) {
   return cast(cast<f32>(a) * 0.7f, a.dtype(), Stochastic{0x9e3779b9u});
 }
 
-/// The flags at which segments of five elements begin.
+/// Returns the flags that start segments of five elements.
 Tile every_fifth() { return broadcast(arange(kColumns) % 5 == 0, {kRows, kColumns}); }
 
-/// Keys from 0 to 7.
+/// Returns keys from 0 to 7.
 Tile eighths_of_columns() { return broadcast(arange(kColumns) % 8, {kRows, kColumns}); }
 
-/// The identity of a sum, in the tile's type.
+/// Returns the identity of a sum in the tile's type.
 Tile zero_of(const Tile& a) { return cast(Tile(0), a.dtype()); }
 
-/// A function for reduce.
+/// A combining function for reduce.
 Tile added(Tile x, Tile y) { return x + y; }
 
 struct MatrixRow {
@@ -105,7 +105,7 @@ struct MatrixRow {
   InCluster cluster = nullptr;
 };
 
-/// Spaces after commas and around operators are those of the source, but for strings of several
+/// Spaces after commas and around operators are those of the source, except in strings of several
 /// lines.
 std::vector<MatrixRow> matrix_rows() {
   std::vector<MatrixRow> list;
@@ -136,7 +136,7 @@ std::vector<MatrixRow> matrix_rows() {
   return list;
 }
 
-/// The bits of a result of any type and shape, as what the probe's output holds.
+/// Converts the bits of a result of any type and shape to the type of the probe's output.
 Tile bits_of(const Tile& result) {
   Tile bits = result;
   if (is_float(bits.dtype())) {
@@ -152,7 +152,8 @@ Tile bits_of(const Tile& result) {
   return bits;
 }
 
-/// Small numbers that every type has. Only the first tensor of truth values has false ones.
+/// Returns small numbers that every type can represent. Among boolean tensors, only that of seed 1
+/// contains false.
 Tensor numbers(DType type, std::uint64_t seed, Device device) {
   if (is_float(type)) return Tensor::uniform({kRows, kColumns}, type, 0.25, 3, seed, device);
   const std::int64_t low = is_bool(type) && seed == 1 ? 0 : 1, high = is_bool(type) ? 2 : 7;
@@ -197,7 +198,8 @@ auto cluster_kernel(InCluster row) {
   });
 }
 
-/// The probe of a kernel that takes so many tensors of numbers, then the one that holds the bits.
+/// Returns the probe of a kernel that takes `Count` tensors of numbers, then the tensor of result
+/// bits.
 template <int Count, class K>
 Probe typed_probe(K kernel, DType type) {
   const auto call = [=](Device device, const auto& use) {
@@ -256,7 +258,7 @@ Probe product_probe(Precision precision, bool is_transposed) {
           [=](Device device) {
             return call(device, [&](const Tensor& a, const Tensor& b, const Tensor& c) {
               product(a, b, c);
-              std::vector<std::uint64_t> values;  // sums of ones: whole numbers
+              std::vector<std::uint64_t> values;  // sums of ones: integers
               for (const auto v : c.to_vector<Accumulator<T>>())
                 values.push_back(static_cast<std::uint64_t>(static_cast<double>(v)));
               return values;

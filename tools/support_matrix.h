@@ -1,7 +1,7 @@
 #pragma once
-// The language's support matrix: which operations exist on which element types, targets and
-// executors, found out by asking: every cell is a kernel that is traced, run on cpu and on sim, and
-// emitted for both targets by both back ends.
+// The language's support matrix: supported operations by element type, target and executor. Every
+// cell is determined by a kernel that is traced, run on cpu and sim, and emitted for both targets
+// by both back ends.
 #include <array>
 #include <map>
 #include <set>
@@ -11,23 +11,23 @@
 
 namespace tegula::tools {
 
-/// Executors of a kernel, and back ends with the targets, oldest first, that they emit code for.
+/// Executors of a kernel: devices, then back ends with targets, oldest target first.
 inline constexpr std::array<std::string_view, 6> kExecutors{
     "cpu", "sim", "LLVM sm_80", "LLVM sm_90a", "NVRTC sm_80", "NVRTC sm_90a"};
 
-/// How a kernel fared.
+/// Result of a kernel on all executors.
 struct Outcome {
-  /// Why an executor refuses, by its position in kExecutors; "" where it does not.
+  /// Reason why an executor rejects the kernel, indexed as kExecutors; "" if it does not.
   std::array<std::string, kExecutors.size()> refusals;
   /// cpu and sim computed the same bits.
   bool same_bits = true;
-  std::map<std::string, int> ops;                         ///< of the trace: how often each mnemonic
+  std::map<std::string, int> ops;                         ///< count of each mnemonic in the trace
   std::map<std::string, std::set<std::string>> simt_ops;  ///< mnemonics, by target
-  bool compares_and_swaps = false;  ///< where the hardware has no such atomic operation
+  bool compares_and_swaps = false;  ///< the hardware lacks such an atomic operation
 
-  /// No executor refuses.
+  /// Returns true if no executor rejects the kernel.
   bool everywhere() const;
-  /// All executors refuse for the same reason.
+  /// Returns true if all executors reject the kernel for the same reason.
   bool nowhere() const;
 };
 
@@ -44,14 +44,14 @@ struct ProductSupport {
   Outcome k_by_n, n_by_k;
 };
 
-/// An op or property without an element type of its own.
+/// An op or property that does not depend on an element type.
 struct FeatureSupport {
   std::string text;
   Outcome outcome;
 };
 
-/// Chooses the kernels whose emitted text ptxas and NVRTC must take, too: each `every`-th, none for
-/// 0.
+/// Selects the kernels whose emitted text is also assembled by ptxas or compiled by NVRTC: every
+/// `every`-th one, none for 0.
 class AssembledShare {
  public:
   explicit AssembledShare(int every) : every_(every) {}
@@ -62,7 +62,7 @@ class AssembledShare {
 };
 
 std::vector<OperationSupport> operation_support(AssembledShare& assembled);
-/// Rows are types from, columns types to.
+/// Rows are source types, columns are destination types.
 std::vector<OperationSupport> cast_support(AssembledShare& assembled);
 std::vector<ProductSupport> product_support(AssembledShare& assembled);
 std::vector<FeatureSupport> feature_support(AssembledShare& assembled);

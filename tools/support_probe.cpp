@@ -11,8 +11,8 @@
 namespace tegula::tools {
 namespace {
 
-/// The words of the table of mistakes, which leave open what is named; of other errors the first
-/// line.
+/// Returns the generic text of a known error from the table of mistakes, else the first line of the
+/// message.
 std::string reason_of(const std::string& code, const std::string& message) {
   for (int i = 0; i < mistake_count(); ++i) {
     const ErrorRow& known = row(static_cast<ErrorId>(i));
@@ -25,7 +25,7 @@ std::string reason_of(const std::string& code, const std::string& message) {
   return code.empty() ? headline(message) : code + ", " + headline(message);
 }
 
-/// The text of the error that `call` throws, "" without one.
+/// Returns the text of the error that `call` throws, or "".
 template <class Call>
 std::string refusal_of(const Call& call) {
   try {
@@ -54,14 +54,14 @@ runtime::Compilation optimized(const ir::Kernel& tile, const runtime::CompileReq
   return c;
 }
 
-/// The verbs behind `optimize` by both back ends.
+/// Runs the verbs after `optimize` with both back ends.
 void emit_for(std::size_t at, ir::Target target, const ir::Kernel& tile, bool assembles,
               Outcome& out) {
   for (const runtime::Backend backend : {runtime::Backend::Llvm, runtime::Backend::Nvrtc}) {
     const bool is_llvm = backend == runtime::Backend::Llvm;
     out.refusals[is_llvm ? at : at + 2] = refusal_of([&] {
       runtime::CompileRequest request;
-      request.device = Device::cuda();  // the GPU need not be here
+      request.device = Device::cuda();  // the GPU need not be present
       request.target = target;
       request.backend = backend;
       runtime::Compilation c = optimized(tile, request);

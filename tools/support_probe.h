@@ -1,5 +1,5 @@
 #pragma once
-// One kernel through every executor.
+// Runs one kernel on every executor.
 #include <functional>
 
 #include "tegula/tegula.h"
@@ -7,7 +7,7 @@
 
 namespace tegula::tools {
 
-/// A call of a kernel with tensors on a device: gives what it wrote.
+/// A kernel call with tensors on a device; `run` returns the written bits.
 struct Probe {
   std::function<Trace()> trace;
   std::function<std::vector<std::uint64_t>(Device)> run;

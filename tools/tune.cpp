@@ -1,5 +1,5 @@
-// tegula tune: measures the numbers of tune() of exported kernels, and what exported calls of the
-// library decide, for the shapes of a file.
+// tegula tune: tunes the tune() values of exported kernels and the decisions of exported library
+// calls, for the shapes of a file.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -31,7 +31,7 @@ constexpr int kFailed = 2, kPartly = 3;
 struct TuneArgs {
   std::vector<std::string> libraries, devices;
   std::string shapes, output, budget = "quick";
-  double seconds = 0, seconds_of_each = 0;  ///< 0: no limit, the budget's
+  double seconds = 0, seconds_of_each = 0;  ///< 0: unlimited, and the budget's limit
   bool json = false, again = false, may_change_bits = false;
 };
 
@@ -56,7 +56,7 @@ autotune::RaceLimits limits_of(const TuneArgs& args, const TuneOptions& options)
   return limits;
 }
 
-/// The contents of a bundle: the kernels that the shapes use from now on, and their winners.
+/// Contents of a bundle: the kernels that the shapes use after tuning, and their winners.
 struct Collected {
   std::mutex mutex;
   std::vector<runtime::BundledKernel> kernels;
@@ -70,7 +70,7 @@ class ShapeTuning {
         shapes_(std::move(shapes)),
         display_(static_cast<int>(shapes_.size()), args.json, ::isatty(STDOUT_FILENO) != 0) {}
 
-  /// Each device takes the next shape that none has taken.
+  /// Each device repeatedly takes the next free shape.
   void run(const std::vector<Device>& devices) {
     const auto work = [&](Device device) {
       for (std::size_t i = next_++; i < shapes_.size(); i = next_++)
@@ -173,7 +173,7 @@ class ShapeTuning {
     collected_.families.emplace_back(autotune::device_class(device), family);
   }
 
-  /// Lines of the store about the families that were tuned.
+  /// Returns the store's lines for the tuned families.
   std::string winners() const {
     std::string lines;
     const std::string all = autotune::TuningStore::of_process().export_text();

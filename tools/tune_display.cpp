@@ -40,7 +40,7 @@ TunedShape shape_of(const TuneResult& r) {
           r.ratio,       r.ratio_high, r.candidates,  r.rejected};
 }
 
-/// Each decision was tuned with the winners of those before, so that their ratios multiply.
+/// Each decision was tuned with the winners of the preceding ones, so that their ratios multiply.
 TunedShape shape_of(const std::vector<TunedDecision>& call) {
   TunedShape out;
   out.was_known = true;
@@ -78,7 +78,7 @@ double TuneDisplay::seconds_left() const {
   return measured == 0 ? 0 : took.count() / measured * (shapes_ - counts_.done());
 }
 
-/// The line that changes in place.
+/// Updates the line in place.
 void TuneDisplay::show_state() {
   if (!is_terminal_) return;
   std::string text = fmt::format("{}/{} shapes", counts_.done(), shapes_);

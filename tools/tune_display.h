@@ -1,6 +1,6 @@
 #pragma once
-// The display of `tegula tune` while it measures: a line that changes on a terminal, a line for
-// each shape elsewhere, or events as JSON.
+// Display of `tegula tune` while it measures: a line updated in place on a terminal, one line per
+// shape otherwise, or events as JSON.
 #include <chrono>
 #include <map>
 #include <mutex>
@@ -13,24 +13,24 @@
 
 namespace tegula::tools {
 
-/// Shapes so far, by what became of them.
+/// Number of shapes so far, by result.
 struct TuneCounts {
   int won = 0, kept = 0, known = 0, low = 0, failed = 0, not_reached = 0;
   int done() const { return won + kept + known + low + failed; }
 };
 
-/// A shape that was tuned: its kernel's values, or the configurations of a call's decisions.
+/// Result of a tuned shape: the kernel's values, or the configurations of a call's decisions.
 struct TunedShape {
   std::string config;
   bool was_known = false, is_replaced = false, is_low_confidence = false;
-  double us = 0, ratio = 1, ratio_high = 1;  ///< of the call; the ratio is to the default's
+  double us = 0, ratio = 1, ratio_high = 1;  ///< of the call; ratios are relative to the default
   int candidates = 0;
   std::vector<std::string> rejected;
 };
 TunedShape shape_of(const TuneResult& kernel);
 TunedShape shape_of(const std::vector<TunedDecision>& call);
 
-/// Work of a call; 0 where it is not known.
+/// Work of a call; 0 if unknown.
 struct CallWork {
   double bytes = 0, flops = 0;
 };
@@ -39,14 +39,14 @@ class TuneDisplay {
  public:
   TuneDisplay(int shapes, bool json, bool is_terminal);
 
-  /// Safe on any thread. `shape` is what is tuned, `best` the fastest setting so far.
+  /// Thread-safe. `shape` is being tuned, `best` is the fastest setting so far.
   void progress(const std::string& shape, const autotune::RaceProgress& p, const std::string& best);
-  /// Events of JSON alone.
+  /// Shown only as JSON events.
   void timed(const std::string& shape, const autotune::TimedSetting& setting);
   void device(Device device);
   void finished(const std::string& shape, const TunedShape& result, const CallWork& work);
   void failed(const std::string& shape, const std::string& why);
-  /// Time was up before it.
+  /// Reports that time ran out before this shape.
   void not_reached(const std::string& shape);
   void end();
 

@@ -14,14 +14,14 @@ using C = MatmulConfig;
 
 /// Rows of A up to which ring depth is free, and tiles are no higher than necessary.
 constexpr int kFewRows = 64;
-/// Maximum rows of a mma.sync tile for few rows.
+/// Maximum rows of an mma.sync tile for few rows.
 constexpr int kMmaSyncRows = 32;
 /// 16-bit elements per cp.async copy.
 constexpr int kPiece = 8;
 
 bool is_pow2(int x) { return std::has_single_bit(static_cast<unsigned>(x)); }
 
-/// Returns true if there is no wgmma for these types; each type then has one mma.sync or FMA tile.
+/// Returns true if wgmma does not support these types; each type then has one mma.sync or FMA tile.
 bool lacks_wgmma(const P& p, const Limits& gpu) {
   return !gpu.target->has_wgmma || (p.operands == DType::f32 && !p.tf32);
 }

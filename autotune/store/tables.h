@@ -41,8 +41,7 @@ inline const char* sql_type(const std::string&) { return "TEXT"; }
 inline const char* sql_type(std::int64_t) { return "INTEGER"; }
 inline const char* sql_type(double) { return "REAL"; }
 
-/// Returns the names of the first `count` columns, separated by `between`, each followed by
-/// `behind`.
+/// Returns the names of the first `count` columns joined by `between`, each with a suffix.
 template <class R>
 std::string column_names(const char* between, int count = 1000, const char* behind = "") {
   std::string text;

@@ -51,7 +51,7 @@ class WorkerMeasure : public LaunchMeasure {
   WorkerOptions options_;
   std::map<int, LoadedCandidate> candidates_;
   std::unique_ptr<WorkerProcess> process_;
-  // What has been sent to the process.
+  // State that has been sent to the process.
   bool has_started_ = false;
   std::size_t tensors_sent_ = 0;
   std::set<int> loaded_;
