@@ -17,14 +17,14 @@ using Tensors = std::span<const Tensor>;
 
 void run(const Attention& a, const Stream& s, Tensors t) { a(s, t[0], t[1], t[2], t[3], t[4]); }
 
-/// One attention for each key; those of later calls reuse what was compiled.
+/// Returns one attention per key, so that later calls reuse the compiled kernels.
 template <class Key, class Make>
 const Attention& made_once(std::map<Key, Attention>& made, const Key& key, const Make& make) {
   const auto at = made.find(key);
   return at != made.end() ? at->second : made.emplace(key, make()).first->second;
 }
 
-// The spec of each case. Scalars of a spec are those of the last call.
+// The spec of each case. Scalars of a spec have the values of the last call.
 AttentionSpec window(Tensors, double length) {
   static Scalar<i32> now;
   now.set(static_cast<i32>(length));
@@ -51,8 +51,8 @@ AttentionSpec softcap(Tensors, double cap) {
   return {.mask = masks::causal(), .score = scores::softcap(now, kind)};
 }
 
-/// Further tensors: the table [buckets, heads], f32. number: the distance from which all share a
-/// bucket.
+/// Further tensors: the table [buckets, heads], f32. number: the distance from which on all
+/// positions share a bucket.
 AttentionSpec t5(Tensors t, double number) {
   return {.mask = masks::causal(), .score = scores::t5_bias(t[5], static_cast<int>(number), false)};
 }
@@ -62,7 +62,7 @@ AttentionSpec distances(Tensors t, double number) {
   return {.mask = masks::causal(), .score = scores::distance_bias(t[5], static_cast<int>(number))};
 }
 
-/// With given tiles: number = queries * 1'000'000 + keys * 100 + causal (1) or not (0).
+/// Given tiles: number = queries * 1'000'000 + keys * 100 + causal (1) or not (0).
 AttentionSetup tiles(Tensors, double number) {
   const auto n = static_cast<std::int64_t>(number);
   const AttentionTileShape tiles{static_cast<int>(n / 1'000'000),
@@ -70,14 +70,14 @@ AttentionSetup tiles(Tensors, double number) {
   return {AttentionSpec{.mask = n % 100 == 1 ? masks::causal() : Mask()}, {.tiles = tiles}};
 }
 
-/// Number: the programs that share a tile's keys.
+/// number: the programs that share a tile's keys.
 AttentionSetup splits(Tensors, double number) {
   return {AttentionSpec{}, {.split_kv = static_cast<int>(number)}};
 }
 
 using NumberedSetup = std::function<AttentionSetup(Tensors, double)>;
 
-/// A case with one attention for each key of a call.
+/// Returns a case with one attention per key of a call.
 template <class Key>
 Case keyed(const char* name, const NumberedSetup& setup, Key (*key)(Tensors, double)) {
   const auto made = std::make_shared<std::map<Key, Attention>>();
@@ -88,7 +88,7 @@ Case keyed(const char* name, const NumberedSetup& setup, Key (*key)(Tensors, dou
           setup};
 }
 
-/// A case with one attention, whose Scalars are set at each call.
+/// Returns a case with one attention, whose Scalars are set at each call.
 Case single(const char* name, const NumberedSetup& setup) {
   const auto made = std::make_shared<std::optional<Attention>>();
   return {name,
@@ -100,8 +100,8 @@ Case single(const char* name, const NumberedSetup& setup) {
           setup};
 }
 
-/// Consecutive sequences. Other tensors: their starts (CuSeqlens). number: the longest one's
-/// length.
+/// Consecutive sequences. Further tensors: their starts (CuSeqlens). number: the length of the
+/// longest one.
 Case varlen(const char* name, AttentionSpec spec) {
   const Attention attention(std::move(spec));
   return {name, [=](const Stream& s, Tensors t, double number) {
@@ -110,7 +110,7 @@ Case varlen(const char* name, AttentionSpec spec) {
           }};
 }
 
-// Freed memory comes again with other extents.
+// The key includes extents, because freed memory may be reused for other extents.
 using DocumentKey = std::tuple<void*, void*, std::int64_t, std::int64_t>;
 using TableKey = std::tuple<void*, std::int64_t, std::int64_t, std::int64_t>;
 DocumentKey document_key(Tensors t, double) {

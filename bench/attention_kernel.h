@@ -1,6 +1,6 @@
 #pragma once
-// Attention written out in the language, with a mask and a distance in its scores: what compiling
-// is measured on, and a kernel outside the library that must get the same treatment.
+// Attention written in the language, with a mask and a distance in its scores. Used to measure
+// compilation, and as a kernel outside the library that must be optimized like the library's.
 #include "tegula/tegula.h"
 
 namespace tegula::bench {

@@ -1,4 +1,4 @@
-// The cases, and the C interface over them.
+// Benchmark cases, and their C interface.
 #include <fstream>
 #include <map>
 #include <mutex>
@@ -158,7 +158,7 @@ std::vector<Case> make_cases() {
   return list;
 }
 
-/// DLPack's integers, unsigned ones, floats, bfloats and truth values.
+/// Type codes of DLPack: integers, unsigned integers, floats, bfloats and booleans.
 DType our_dtype(const dlpack::DataType& t) {
   constexpr struct {
     int code, bits;
@@ -171,7 +171,7 @@ DType our_dtype(const dlpack::DataType& t) {
   throw CompileError(Diagnostic{"", "bench: a tensor has a type that no case takes", {}, {}, ""});
 }
 
-/// The caller keeps the capsules, so only the descriptions are read.
+/// The caller keeps the capsules alive, so that only the descriptions are read.
 std::vector<Tensor> borrowed(void* const* dlpack, int count) {
   std::vector<Tensor> tensors;
   for (int i = 0; i < count; ++i) {
@@ -218,7 +218,7 @@ std::string json_of(const TunedDecision& d) {
 
 thread_local std::string last_error, last_text;
 
-/// 0, or 1 with the text of the error kept.
+/// Returns 0, or 1 after storing the text of the error.
 template <class Work>
 int status_of(const Work& work) {
   try {

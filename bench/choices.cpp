@@ -15,8 +15,8 @@ namespace {
 
 using CapturedSetup = std::function<AttentionSetup(Tensors)>;
 
-/// One attention for each tensor that the spec captures; calls of the same reuse what was compiled.
-/// Freed memory comes again with other extents.
+/// Caches one attention per captured tensor, so that later calls reuse the compiled kernels. The
+/// key includes an extent, because freed memory may be reused for other extents.
 Case attention_form(const char* name, const CapturedSetup& setup) {
   const auto made = std::make_shared<std::map<std::pair<void*, std::int64_t>, Attention>>();
   return {name, [=](const Stream& s, Tensors t, double) {
@@ -72,7 +72,7 @@ AttentionSpec stick_weights(Tensors) {
   return spec;
 }
 
-/// The eight-line kernel in tiles of `rows` x 128, under fields of the plan.
+/// The eight-line kernel with tiles of `rows` x 128 and the given plan fields.
 Case product_form(const char* name, int rows, const char* fields) {
   const auto product = kernel("product", [rows](In<bf16, 2> A, In<bf16, 2> B, Out<bf16, 2> C) {
     for (auto [m, n] : grid(C, rows, 128)) {
@@ -85,7 +85,7 @@ Case product_form(const char* name, int rows, const char* fields) {
             k(s, t[0], t[1], t[2]);
           }};
 }
-/// The same in tiles of 128 x 128, whose iterations `ctas` CTAs of a cluster divide.
+/// The same with tiles of 128 x 128, whose k-iterations are divided over `ctas` CTAs of a cluster.
 Case split_form(const char* name, int ctas) {
   const auto product = kernel("product", [ctas](In<bf16, 2> A, In<bf16, 2> B, Out<bf16, 2> C) {
     for (auto [m, n] : grid(C, 128, 128, cluster(ctas))) {
@@ -101,7 +101,7 @@ Case library_product(const char* name) {
   return {name, [](const Stream& s, Tensors t, double) { matmul(s, t[0], t[1], t[2]); }};
 }
 
-/// Four programs a tile, each of which adds what it has of k to C.
+/// Four programs per tile; each adds its part of k to C.
 Case sums_in_memory(const char* name, const char* fields) {
   constexpr int kParts = 4;
   const auto product = kernel("sums_in_memory", [](In<bf16, 2> A, In<bf16, 2> B, InOut<f32, 2> C) {

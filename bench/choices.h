@@ -1,15 +1,15 @@
 #pragma once
-// Computations in two or more forms, a case each, to choose between by measuring: called
-// "choice/form". `bench/sweep.py choices` times the forms of each beside each other.
+// Computations in two or more forms, to be compared by measurement. Each form is a case named
+// "choice/form"; `bench/sweep.py choices` times the forms of a choice side by side.
 #include <vector>
 
 #include "bench/bench.h"
 
 namespace tegula::bench {
 
-/// Forms of one choice take the same tensors and give the same result, weights apart. Of attention
-/// these are Q, K, V, O and one that is not looked at, then what the choice names; of products A, B
-/// and C.
+/// Forms of one choice take the same tensors and give the same result, except for `weights`.
+/// Attention takes Q, K, V, O, an unused tensor and the tensors that the choice names; products
+/// take A, B and C.
 ///
 /// | choice | further tensors | forms |
 /// |---|---|---|

@@ -1,5 +1,5 @@
-// The library's calls that bench/common_shapes.txt names, as exported callables: `tegula tune`
-// measures them, and bench/ship_winners.py ships what it finds.
+// Library calls of bench/common_shapes.txt as exported callables: `tegula tune` measures them, and
+// bench/ship_winners.py ships the winners.
 #include "tegula/kernels/export.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/matmul.h"

@@ -34,7 +34,7 @@ void add_device_cases(std::vector<Case>& list) {
                   }});
   list.push_back({"device_histogram",
                   [](const Stream& s, Tensors t, double) { device_histogram(s, t[0], t[1]); }});
-  // keys, sorted, and places if they are wanted.
+  // keys, sorted, and optionally places.
   list.push_back({"device_sort", [](const Stream& s, Tensors t, double) {
                     device_sort(s, t[0], t[1], {.sorted_values = t.size() > 2 ? t[2] : Tensor()});
                   }});

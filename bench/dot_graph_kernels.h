@@ -1,15 +1,15 @@
 #pragma once
-// Kernels written plainly, outside of the library, whose loops hold several dots that feed each
-// other: attention's gradients in one loop, a fused MLP, a chunk of linear attention.
+// Kernels outside the library, written without tuning, whose loops contain several dependent dots:
+// attention gradients in one loop, a fused MLP, a chunk of linear attention.
 #include "tegula/tegula.h"
 
 namespace tegula::bench {
 
-/// Gradients of attention in one loop over blocks of `bq` queries, for `bk` keys a program. All
-/// tensors are [batch * heads, length, dim]; L holds each query's log2 of its sum of exponentials,
-/// D the dot product of its output and the output's gradient. dQ begins as zeros. `scale` is that
-/// of the scores times log2 e; dQ and dK lack the factor of the scores, which is the caller's to
-/// apply. The length is a multiple of both blocks.
+/// Attention gradients in one loop over blocks of `bq` queries, for `bk` keys per program. All
+/// tensors are [batch * heads, length, dim]. L has each query's log2 of its sum of exponentials, D
+/// the dot product of its output and the output's gradient. dQ must be zero initially. `scale` is
+/// the score scale times log2 e; the caller must multiply dQ and dK by the score scale. The length
+/// must be a multiple of both blocks.
 inline auto attention_gradients(int bq, int bk, bool causal) {
   return kernel("attention_gradients", [=](In<bf16, 3> Q, In<bf16, 3> K, In<bf16, 3> V,
                                            In<bf16, 3> dO, In<f32, 2> L, In<f32, 2> D,
@@ -41,7 +41,7 @@ inline auto attention_gradients(int bq, int bk, bool causal) {
   });
 }
 
-/// Y = gelu(X W1) W2, with the hidden layer on chip, `bh` of its columns at a time.
+/// Y = gelu(X W1) W2, with the hidden layer on chip, `bh` columns at a time.
 inline auto fused_mlp(int bm, int bh) {
   return kernel("fused_mlp", [=](In<bf16, 2> X, In<bf16, 2> W1, In<bf16, 2> W2, Out<bf16, 2> Y) {
     const int width = W2.static_dim(1);
@@ -76,7 +76,7 @@ inline auto linear_attention(int chunk) {
                 });
 }
 
-/// C = A B, each program with all rows of A and its columns of B, which stay on chip.
+/// C = A B. Each program multiplies all rows of A by its columns of B, which stay on chip.
 inline auto stationary_product(int bm, int bn) {
   return kernel("stationary_product", [=](In<bf16, 2> A, In<bf16, 2> B, Out<bf16, 2> C) {
     for (auto n : grid(cols(C), bn)) {
@@ -86,8 +86,8 @@ inline auto stationary_product(int bm, int bn) {
   });
 }
 
-/// C[rows i of segment s] = A[rows from[i]] B[s], or A[rows i] B[s]: ragged segments of rows that
-/// an index tile gathers, or that lie one after another.
+/// C[rows i of segment s] = A[rows from[i]] B[s], or A[rows i] B[s]: ragged segments of rows,
+/// gathered by an index tile or contiguous.
 inline auto grouped_product(int bm, int bn, bool gathered) {
   return kernel(
       gathered ? "gathered_product" : "grouped_product",
@@ -104,8 +104,8 @@ inline auto grouped_product(int bm, int bn, bool gathered) {
       });
 }
 
-/// Y = relu(X W1) W2 with a narrow middle, which stays in registers: a loop over k, then one over
-/// Y's columns.
+/// Y = relu(X W1) W2 with a narrow hidden layer in registers: a loop over k, then a loop over the
+/// columns of Y.
 inline auto bottleneck(int bm, int bn) {
   return kernel("bottleneck", [=](In<bf16, 2> X, In<bf16, 2> W1, In<bf16, 2> W2, Out<bf16, 2> Y) {
     const int width = W1.static_dim(1);
@@ -118,8 +118,8 @@ inline auto bottleneck(int bm, int bn) {
   });
 }
 
-/// Attention whose keys and values are one buffer, [batch * heads, length, dim]. `scale` is that of
-/// the scores times log2 e; the length is a multiple of the blocks.
+/// Attention whose keys and values are one buffer, [batch * heads, length, dim]. `scale` is the
+/// score scale times log2 e; the length must be a multiple of the blocks.
 inline auto latent_attention(int bq, int bk) {
   return kernel(
       "latent_attention", [=](In<bf16, 3> Q, In<bf16, 3> KV, Out<bf16, 3> O, Scalar<f32> scale) {

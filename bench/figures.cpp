@@ -1,4 +1,4 @@
-// Costs of compiling and launching.
+// Costs of compilation and of launches.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ struct Subject {
   std::function<Trace()> trace;
 };
 
-/// The four kernels of the gates, traced for tensors that are only described.
+/// Returns the four kernels of the gates, traced for tensors without memory.
 std::vector<Subject> subjects() {
   const Device host = Device::sim();
   static const auto add = kernel("vector_add", [](In<f32, 1> x, In<f32, 1> y, Out<f32, 1> z) {

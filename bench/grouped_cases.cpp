@@ -10,8 +10,8 @@
 namespace tegula::bench {
 namespace {
 
-/// A [rows, k], W [segments, n, k], offsets [segments + 1], C [rows, n]. With `first_tiles`,
-/// numbers of tiles leave no gaps.
+/// A [rows, k], W [segments, n, k], offsets [segments + 1], C [rows, n]. With `first_tiles`, tile
+/// numbers have no gaps.
 struct GroupedProduct {
   ExpertTileConfig config{};
 
@@ -24,14 +24,14 @@ struct GroupedProduct {
       Tile sum = v.swap_ab ? zeros<f32>(v.bn, v.bm) : zeros<f32>(v.bm, v.bn);
       for (auto k : steps(A.cols(), v.bk).stages(v.stages))
         sum = v.swap_ab ? dot(W(s, n, k), A(m, k).T(), sum) : dot(A(m, k), W(s, n, k).T(), sum);
-      C.partial();  // rows behind the last segment
+      C.partial();  // rows after the last segment
       C(m, n) = v.swap_ab ? sum.T() : sum;
     }
   }
   PlanPatch plan() const { return config.multicast ? PlanPatch{.multicast = true} : PlanPatch{}; }
 };
 
-/// Numbers of the first tiles of 64 segments, and of all tiles.
+/// Computes the number of the first tile of each of 64 segments, and the number of all tiles.
 struct FirstTiles {
   static constexpr int kEntries = 65;
   ExpertTileConfig config{};
@@ -45,13 +45,13 @@ struct FirstTiles {
   }
 };
 
-/// Tiles that compete where segments have many rows, by number from 1 on.
+/// Tiles that compete if segments have many rows, numbered from 1.
 constexpr std::array kGroupedTiles{
     ExpertTileConfig{.bm = 128, .bn = 256}, ExpertTileConfig{.bm = 128, .bn = 128},
     ExpertTileConfig{.bm = 256, .bn = 128}, ExpertTileConfig{.bm = 64, .bn = 256},
     ExpertTileConfig{.bm = 128, .bn = 256, .group_m = 2}};
 
-/// Tiles of a number; of 0 what the library chooses.
+/// Returns the tiles of a number; for 0, the library's choice.
 ExpertTileConfig tiles_of(const Tensors& t, double number) {
   if (number > 0) return kGroupedTiles.at(static_cast<std::size_t>(number) - 1);
   const std::int64_t groups = t[1].size(0);
@@ -65,14 +65,14 @@ ConfiguredKernel<GroupedProduct>& grouped_product() {
   return kernels;
 }
 
-/// A, W, offsets, C; the number of the tiles.
+/// A, W, offsets, C; number: the tiles.
 void run_grouped(const Stream& s, Tensors t, double number) {
   ExpertTileConfig tiles = tiles_of(t, number);
   tiles.multicast = false;  // segments without first tiles have gaps
   grouped_product().of(tiles)(s, t[0], t[1], t[2], Tensor(), t[3]);
 }
 
-/// A, W, offsets, first tiles (memory for them), C; the number of tiles, in clusters of two that
+/// A, W, offsets, first tiles (memory for them), C; number: the tiles, in clusters of two that each
 /// load a part of W[s] for both.
 void run_pairs(const Stream& s, Tensors t, double number) {
   static ConfiguredKernel<FirstTiles> first_tiles("grouped_first_tiles", {});

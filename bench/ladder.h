@@ -1,6 +1,6 @@
 #pragma once
-// The ladder of the Hopper product: one kernel of eight lines under plans that switch on one thing
-// after the other (bench/ladder.def).
+// The optimization ladder of the Hopper product: one kernel of eight lines with plans that enable
+// one feature after another (bench/ladder.def).
 #include <span>
 #include <string>
 
@@ -11,17 +11,17 @@ namespace tegula::bench {
 struct Rung {
   const char* name;
   int rows, columns;   ///< extents of a tile
-  int group;           ///< rows of tiles that are finished together; 0: all, in order
+  int group;           ///< rows of tiles that are finished together; 0: all
   const char* fields;  ///< fields of the plan
 };
 std::span<const Rung> rungs();
 
-/// C = A B of bf16 by the rung's kernel; throws CompileError where it cannot have the rung's plan.
+/// Computes C = A B in bf16 by the rung's kernel. Throws CompileError if the plan is not possible.
 void climb(const Rung& rung, const Stream& stream, Tensors operands);
-/// Report on the kernel compiled last for the rung.
+/// Returns a report on the kernel compiled last for the rung.
 std::string explain(const Rung& rung);
 
-/// The case "ladder": A, B, C; the number of the rung.
+/// Adds the case "ladder": A, B, C; the number selects the rung.
 void add_ladder(std::vector<Case>& list);
 
 }  // namespace tegula::bench

@@ -1,4 +1,4 @@
-// Products beside the plain one: configurations, other types, epilogues.
+// Variants of the plain product: configurations, other types, epilogues.
 #include <map>
 #include <string>
 
@@ -10,12 +10,10 @@
 namespace tegula::bench {
 namespace {
 
-/// The sum of 1e15 if direct, 2e15 if tiles are in ping-pong, 4e15 if multicast, 8e15 if streamed,
-/// + stages
-/// * 1e13 + 1e12 if the splits are a cluster + splits * 1e9 + BM * 1e6 + BN * 1e3 + BK (64 or 128)
-/// + 32 if results go by TMA + rows of tiles finished together if not as many as usual, negative
-/// where operands are swapped. Streamed: `splits` programs for each of the device's
-/// multiprocessors.
+/// Decodes a sum: 1e15 if direct, 2e15 if ping-pong, 4e15 if multicast, 8e15 if stream-K, + stages
+/// * 1e13 + 1e12 if cluster split-K + splits * 1e9 + BM * 1e6 + BN * 1e3 + BK (64 or 128) + 32 if
+/// results are stored by TMA + the group of tile rows if not the default. Negative if operands are
+/// swapped. For stream-K, `splits` is the number of programs per SM of the device.
 MatmulConfig config_of(double number, Device device) {
   const auto code = static_cast<std::int64_t>(number < 0 ? -number : number);
   const std::int64_t flags = code / 1000000000000000;
@@ -38,7 +36,7 @@ MatmulConfig config_of(double number, Device device) {
   return c;
 }
 
-/// The eight-line kernel by `mma`, in tiles and fields of the plan that `number` says: rows * 1e9 +
+/// The eight-line kernel by `mma`, with tiles and plan fields decoded from `number`: rows * 1e9 +
 /// columns * 1e6 + k per iteration * 1e3 + CTAs of a cluster that split k * 10 + stages.
 void planned_product(const Stream& s, Tensors t, double number) {
   using Product = Kernel<In<bf16, 2>, In<bf16, 2>, Out<bf16, 2>>;
@@ -64,7 +62,7 @@ void planned_product(const Stream& s, Tensors t, double number) {
   made.at(code)(s, t[0], t[1], t[2]);
 }
 
-/// A, B, C, a scale for each row of A, one for each column of B.
+/// A, B, C, a scale per row of A, a scale per column of B.
 void row_and_column_scales(const Stream& s, Tensors t, double) {
   static const auto scaled = fused_matmul<f8e4m3, bf16>(
       [](Tile acc, Index m, Index n, In<f32, 1> rows, In<f32, 1> columns) {
@@ -73,20 +71,20 @@ void row_and_column_scales(const Stream& s, Tensors t, double) {
   scaled(s, as_fp8(t[0]), as_fp8(t[1]), t[2], t[3], t[4]);
 }
 
-/// A, B, C; the configuration.
+/// A, B, C; number: the configuration.
 void unscaled_fp8(const Stream& s, Tensors t, double number) {
   static const auto plain = fused_matmul<f8e4m3, bf16>([](Tile acc, Index, Index) { return acc; });
   plain.run(config_of(number, s.device()), s, as_fp8(t[0]), as_fp8(t[1]), t[2]);
 }
 
-/// A, B, C, and one scale for all.
+/// A, B, C; number: one scale for all elements.
 void tensor_scale(const Stream& s, Tensors t, double scale) {
   static const auto scaled =
       fused_matmul<f8e4m3, bf16>([](Tile acc, Index, Index, Scalar<f32> by) { return acc * by; });
   scaled(s, as_fp8(t[0]), as_fp8(t[1]), t[2], static_cast<float>(scale));
 }
 
-/// A, B, C, bias of columns, residual like C; the configuration, if not 0.
+/// A, B, C, bias of columns, residual like C; number: the configuration, if not 0.
 template <Tile (*activation)(const Arg&)>
 void bias_activation_residual(const Stream& s, Tensors t, double number) {
   static const auto dense = fused_matmul<bf16, bf16>(
@@ -97,7 +95,7 @@ void bias_activation_residual(const Stream& s, Tensors t, double number) {
   dense(s, t[0], t[1], t[2], t[3], t[4]);
 }
 
-/// A, gate, up, C; the configuration, if not 0.
+/// A, gate, up, C; number: the configuration, if not 0.
 void swiglu(const Stream& s, Tensors t, double number) {
   static const auto gated =
       gated_matmul<bf16, bf16>([](Tile gate, Tile up, Index, Index) { return silu(gate) * up; });

@@ -1,5 +1,5 @@
-// Layers of experts and their routing: cases of the suites router, router_forms, moe, moe_decode,
-// moe_fp8, moe_tiles, moe_backward.
+// MoE layers and their routing: cases of the suites router, router_forms, moe, moe_decode, moe_fp8,
+// moe_tiles, moe_backward.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,9 +15,9 @@
 namespace tegula::bench {
 namespace {
 
-constexpr int kNumber = 16;  ///< more than choices of a token
+constexpr int kNumber = 16;  ///< more than the experts per token
 
-/// Softmax, top k, renormalised, with swiglu; one layer for each number of experts and choices.
+/// Softmax, top k, renormalised, with swiglu; one layer per number of experts and k.
 const Moe& layer_of(std::int64_t experts, double k) {
   static std::map<std::pair<std::int64_t, double>, Moe> layers;
   const auto make = [&] {
@@ -37,8 +37,8 @@ MoeRouting routing_of(Tensors t, std::size_t first) {
 void run_router(const Stream& s, Tensors t, double k) {
   layer_of(t[0].size(1), k).route(s, t[0], {}, routing_of(t, 1));
 }
-/// The same by DeepSeek-V3's scheme, the bias behind them: a layer for each, because a router reads
-/// the bias that it was made with.
+/// The same with DeepSeek-V3's routing; the bias is the last tensor. There is one layer per bias,
+/// because a router keeps the bias with which it was made.
 void run_deepseek_router(const Stream& s, Tensors t, double) {
   static std::map<std::pair<const void*, std::int64_t>, Moe> layers;
   const std::pair<const void*, std::int64_t> bias{t[7].data(), t[7].size(0)};
@@ -50,7 +50,7 @@ void run_deepseek_router(const Stream& s, Tensors t, double) {
                 .first;
   found->second.route(s, t[0], {}, routing_of(t, 1));
 }
-/// Both launches of tiled routing in one, whose programs meet between the two.
+/// Both launches of tiled routing in one, with a grid-wide barrier between them.
 struct RouteAndPlaceTiles {
   experts::TokenChoices choices;
   int tiles = 1;
@@ -64,11 +64,11 @@ struct RouteAndPlaceTiles {
   }
 };
 
-/// Routing by softmax of the chosen in a form of its own, for each number of experts and choices.
+/// Routing by softmax over the chosen experts in a given form, per number of experts and k.
 class RoutingForm {
  public:
-  /// `code`: tokens of a tile + 1000 * tiles of a program of the second launch; one launch above
-  /// kOneLaunch.
+  /// `code`: tokens per tile + 1000 * tiles per program of the second launch; one launch from
+  /// kOneLaunch on.
   RoutingForm(int experts, int k, int code)
       : RoutingForm({routers::qwen3(k), {.experts = experts, .k = k, .block = code % 1000}},
                     code / 1000 % 100, code >= kOneLaunch) {}
@@ -107,7 +107,7 @@ class RoutingForm {
   decltype(kernel("", RouteAndPlaceTiles{})) both_;
 };
 
-/// logits, the tensors of MoeRouting, counts [tiles of tokens, experts]; the form's code.
+/// logits, the tensors of MoeRouting, counts [tiles of tokens, experts]; number: the form's code.
 void run_routing_form(const Stream& s, Tensors t, double code) {
   static std::map<std::tuple<std::int64_t, std::int64_t, int>, RoutingForm> forms;
   const int number = static_cast<int>(code);
@@ -116,12 +116,12 @@ void run_routing_form(const Stream& s, Tensors t, double code) {
       .first->second.run(s, t[0], routing_of(t, 1), t[7]);
 }
 
-/// X, logits, up, down, Y; k.
+/// X, logits, up, down, Y; number: k.
 void run_layer(const Stream& s, Tensors t, double k) {
   layer_of(t[1].size(1), k).from_logits(s, t[0], t[1], {.up = t[2], .down = t[3]}, t[4]);
 }
-/// X, logits, up, down, Y, the scales of up, down, and those of ExpertScaling::tensor, X and
-/// activations; experts of 8 bits. k, and kNumber more with fp32_promotion.
+/// X, logits, up, down, Y, the scales of up and down, and for ExpertScaling::tensor those of X and
+/// the activations; 8-bit experts. number: k, plus kNumber for fp32_promotion.
 void run_quantised_layer(const Stream& s, Tensors t, double code) {
   static std::map<std::array<std::int64_t, 3>, Moe> layers;
   const bool by_row = t.size() == 7;
@@ -139,19 +139,19 @@ void run_quantised_layer(const Stream& s, Tensors t, double code) {
   if (!by_row) w.scales.input = t[7], w.scales.hidden = t[8];
   found->second.from_logits(s, t[0], t[1], w, t[4]);
 }
-/// X, logits, up, down, Y, the tensors of MoeSaved; k.
+/// X, logits, up, down, Y, the tensors of MoeSaved; number: k.
 void run_training_forward(const Stream& s, Tensors t, double k) {
   layer_of(t[1].size(1), k)
       .from_logits(s, t[0], t[1], {.up = t[2], .down = t[3]}, t[4], {routing_of(t, 5), t[11]});
 }
-/// X, logits, up, down, dY, the tensors of MoeSaved, gradients of X, logits, up, down; k.
+/// X, logits, up, down, dY, the tensors of MoeSaved, gradients of X, logits, up, down; number: k.
 void run_backward(const Stream& s, Tensors t, double k) {
   layer_of(t[1].size(1), k)
       .backward(s, t[0], t[1], {.up = t[2], .down = t[3]}, {routing_of(t, 5), t[11]}, t[4],
                 {.X = t[12], .logits = t[13], .up = t[14], .down = t[15]});
 }
 
-/// Tiles of the two products that compete, by number (bench/moe_suites.py).
+/// Competing tiles of the two products, by number (bench/moe_suites.py).
 struct TilePair {
   ExpertTileConfig up, down;
 };
@@ -160,8 +160,8 @@ constexpr ExpertTileConfig with_swap_ab(int rows, int columns = 128) {
   return {.bm = rows, .bn = columns, .swap_ab = true};
 }
 constexpr TilePair kExpertTiles[] = {
-    {kUp, kDown},  // what a layer chooses for many rows
-    // Some leave an SM to two CTAs, of which one stores while the other multiplies.
+    {kUp, kDown},  // the choice of a layer for many rows
+    // Some leave room for two CTAs on an SM: one stores while the other multiplies.
     {{.bm = 64, .bn = 128}, kDown},
     {{.bm = 256, .bn = 64}, kDown},
     {{.bm = 128, .bn = 64, .stages = 3}, kDown},
@@ -170,15 +170,15 @@ constexpr TilePair kExpertTiles[] = {
     {kUp, {.bm = 64, .bn = 256, .stages = 2}},
     {kUp, {.bm = 256, .bn = 128}},
     {kUp, {.bm = 128, .bn = 192}},
-    // Heights of tiles for few rows an expert.
+    // Tile heights for few rows per expert.
     {with_swap_ab(32), with_swap_ab(32)},
     {with_swap_ab(64), with_swap_ab(64)},
     {with_swap_ab(128), with_swap_ab(128)},
     {{.bm = 64, .bn = 128, .stages = 2}, {.bm = 64, .bn = 256, .stages = 2}},
-    // Concurrent tiles share operands in L2 in groups of other heights.
+    // Concurrent tiles share operands in L2 in groups of different heights.
     {{.bm = 128, .bn = 128, .group_m = 1}, {.bm = 128, .bn = 256, .group_m = 1}},
     {{.bm = 128, .bn = 128, .group_m = 16}, {.bm = 128, .bn = 256, .group_m = 16}},
-    // Heights that most experts of an even routing have one tile of, or two.
+    // Heights for which most experts of an even routing have one tile, or two.
     {with_swap_ab(144), with_swap_ab(144)},
     {with_swap_ab(160), with_swap_ab(160)},
     {with_swap_ab(96), with_swap_ab(96)},
@@ -188,19 +188,19 @@ constexpr TilePair kExpertTiles[] = {
     {with_swap_ab(80, 192), with_swap_ab(144, 192)},
     {with_swap_ab(48, 64), with_swap_ab(48, 64)},
     {with_swap_ab(16, 64), with_swap_ab(16, 64)},
-    // Rings of three leave room to exchange rows for columns on the way to memory.
+    // Rings of three stages leave room to transpose results through shared memory.
     {{.bm = 144, .bn = 128, .swap_ab = true, .stages = 3},
      {.bm = 144, .bn = 128, .swap_ab = true, .stages = 3}},
-    // Rows that the first product gathers.
+    // Rows gathered by the first product.
     {{.bm = 128, .bn = 128, .gathers = true}, kDown},
     {{.bm = 144, .bn = 128, .swap_ab = true, .gathers = true}, kDown},
     {{.bm = 16, .bn = 128, .swap_ab = true, .gathers = true}, with_swap_ab(16)},
     {{.bm = 48, .bn = 128, .swap_ab = true, .gathers = true}, with_swap_ab(48)},
-    // Rows that are gathered beside weights that clusters multicast.
+    // Gathered rows combined with multicast weights.
     {{.bm = 128, .bn = 128, .gathers = true, .multicast = true}, kDown},
     {{.bm = 144, .bn = 128, .swap_ab = true, .gathers = true, .multicast = true}, kDown}};
 
-/// X, logits, up, down, Y; k + kNumber * number of the tiles.
+/// X, logits, up, down, Y; number: k + kNumber * number of the tiles.
 void run_tiled_layer(const Stream& s, Tensors t, double code) {
   static std::map<std::pair<std::int64_t, double>, Moe> layers;
   const int number = static_cast<int>(code) / kNumber, k = static_cast<int>(code) % kNumber;

@@ -45,7 +45,7 @@ void add_norms(std::vector<Case>& list) {
 }
 
 void add_losses(std::vector<Case>& list) {
-  // logits, labels, loss, lse; with dloss and dlogits behind them, the gradient from that lse.
+  // logits, labels, loss, lse; followed by dloss and dlogits, the gradient from that lse.
   list.push_back({"cross_entropy", [](const Stream& s, Tensors t, double) {
                     if (t.size() == 4)
                       cross_entropy(s, t[0], t[1], t[2], t[3]);
@@ -59,7 +59,7 @@ void add_losses(std::vector<Case>& list) {
                   }});
 }
 
-/// One optimizer for each list of tensors: w, g, m, v, w, g, m, v, ..
+/// Returns one optimizer per list of tensors: w, g, m, v, w, g, m, v, ..
 const AdamW& adamw_of(Tensors t) {
   static std::map<const void*, AdamW> made;
   const auto found = made.find(t[0].data());
@@ -79,7 +79,7 @@ void add_row_cases(std::vector<Case>& list) {
                   }});
   add_norms(list);
   add_losses(list);
-  // gate, up, y; the number is the activation's. With gradients: gate, up, dy, dgate, dup.
+  // gate, up, y; number: the activation. For gradients: gate, up, dy, dgate, dup.
   list.push_back({"gated_activation", [](const Stream& s, Tensors t, double which) {
                     const auto activation = static_cast<GateActivation>(which);
                     if (t.size() == 3)
@@ -87,13 +87,13 @@ void add_row_cases(std::vector<Case>& list) {
                     else
                       gated_activation_backward(s, activation, t[0], t[1], t[2], t[3], t[4]);
                   }});
-  // x, cos, sin, y, and positions if there are any; 1: neighbours are pairs.
+  // x, cos, sin, y, and optionally positions; number 1: neighbours form pairs.
   list.push_back({"rope", [](const Stream& s, Tensors t, double pairs) {
                     rope(s, static_cast<RopePairs>(pairs), t[0],
                          {.cos = t[1], .sin = t[2], .positions = t.size() > 4 ? t[4] : Tensor()},
                          t[3]);
                   }});
-  // x, bytes of q, scales; the number is the block's.
+  // x, bytes of q, scales; number: the block.
   list.push_back({"quantise_fp8", [](const Stream& s, Tensors t, double block) {
                     quantise_fp8(s, t[0], as_fp8(t[1]), t[2],
                                  {.block = static_cast<ScaleBlock>(block)});
@@ -101,7 +101,7 @@ void add_row_cases(std::vector<Case>& list) {
   list.push_back({"hadamard", [](const Stream& s, Tensors t, double scale) {
                     hadamard(s, t[0], t[1], static_cast<float>(scale));
                   }});
-  // table, ids, y; with the number 1 or 2 dy, ids, dtable, in any order or in that of the tokens.
+  // table, ids, y; for number 1 or 2: dy, ids, dtable, in any order or in token order.
   list.push_back({"embedding", [](const Stream& s, Tensors t, double backward) {
                     if (backward == 0)
                       embedding(s, t[0], t[1], t[2]);
@@ -109,7 +109,7 @@ void add_row_cases(std::vector<Case>& list) {
                       embedding_backward(s, t[0], t[1], t[2],
                                          backward == 1 ? ScatterOrder::any : ScatterOrder::tokens);
                   }});
-  // The number is the step's; a negative one asks for stochastic rounding.
+  // number: the step; if negative, rounding is stochastic.
   list.push_back({"adamw", [](const Stream& s, Tensors t, double step) {
                     AdamWOptions options;
                     if (step < 0) options.rounding_seed = 1;

@@ -1,11 +1,11 @@
-// Layers for bench/train_moe.py, as operators of PyTorch: this library is loaded by python/tegula.
+// Layers for bench/train_moe.py as PyTorch operators; python/tegula loads this library.
 #include "tegula/kernels/export.h"
 
 using namespace tegula;
 
 namespace {
 
-/// DeepSeekMoE's proportions (Dai et al. 2024): fine-grained experts, 6 of them a token, 2 shared.
+/// DeepSeekMoE's proportions (Dai et al. 2024): fine-grained experts, 6 per token, 2 shared.
 const Moe& deepseek_layer() {
   static const Moe layer =
       moe({.router = routers::deepseek_moe(6), .experts = 64, .shared_experts = 2});

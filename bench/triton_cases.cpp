@@ -45,7 +45,7 @@ void add_triton_cases(std::vector<Case>& list) {
                     rows(s, t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7]);
                     weights(s, t[6], t[7], t[8], t[9]);
                   }});
-  // Q, K, V, O; 1: causal.
+  // Q, K, V, O; number 1: causal.
   list.push_back({"triton_06_attention", [](const Stream& s, Tensors t, double is_causal) {
                     static const auto attention = tutorials::attention();
                     attention(s, t[0], t[1], t[2], t[3],
@@ -55,7 +55,7 @@ void add_triton_cases(std::vector<Case>& list) {
                     static const auto arc_sine = tutorials::arc_sine();
                     arc_sine(s, t[0], t[1]);
                   }});
-  // Addresses, shapes (m, n / 8, k / 8); the number of programs.
+  // Addresses, shapes (m, n / 8, k / 8); number: the programs.
   list.push_back({"triton_08_grouped_gemm", [](const Stream& s, Tensors t, double programs) {
                     static const auto gemm = tutorials::grouped_gemm();
                     gemm(s, t[0], t[1], static_cast<int>(programs));

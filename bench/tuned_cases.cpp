@@ -1,4 +1,4 @@
-// The eight-line matmul as a user writes it, with its defaults and tuned.
+// The eight-line matmul as a user writes it, with defaults and tuned.
 #include <map>
 #include <utility>
 
@@ -20,7 +20,8 @@ auto eight_lines() {
   });
 }
 
-/// 0: the defaults, 1: tuned quickly, 2: tuned in full, at the first call of a shape. A, B, C.
+/// A, B, C; number 0: the defaults, 1: tuned quickly, 2: tuned in full, at the first call of a
+/// shape.
 void run_eight_lines(const Stream& stream, Tensors t, double number) {
   static const auto tuned = eight_lines();
   static const auto plain = eight_lines().with({{"BM", 64}, {"BN", 64}, {"BK", 32}});

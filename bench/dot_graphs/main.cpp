@@ -1,10 +1,10 @@
-// Loops with graphs of dots, written outside of the library, on GPU 0: a line a case with the time
-// of a call, TFLOPS and, where there is one, what the same work takes by calls of the library.
+// Loops with graphs of dots, written outside the library, run on GPU 0. Prints one line per case:
+// the time of a call, TFLOPS and, if available, the time of the same work by library calls.
 //
 //   tegula_dot_graphs [NAME ..]      only the cases whose names contain one of these
 //
-// Each case is checked first, on a small problem, against the interpreter. Gradients of attention
-// count as 2.5 times the forward's operations.
+// Each case is first checked against the interpreter on a small problem. Attention gradients count
+// as 2.5 times the operations of the forward pass.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -45,7 +45,7 @@ void print(const std::string& name, double ms, double flops, double peer_ms = 0,
   fmt::print("\n");
 }
 
-/// Largest difference, by the largest magnitude of what is expected.
+/// Returns the largest difference relative to the largest expected magnitude.
 double error(const Tensor& got, const Tensor& want) {
   const auto a = got.to_doubles(), b = want.to_doubles();
   double most = 0, scale = 1e-9;
@@ -63,7 +63,8 @@ void check(const std::string& name, std::initializer_list<std::pair<Tensor, Tens
       fmt::print("{}: WRONG, relative error {:.3f}\n", name, e);
 }
 
-/// The kernel, which has been called, with its second dot one iteration late: an author's Schedule.
+/// Returns the kernel, which must have been called, with its second dot one iteration late, by an
+/// author's Schedule.
 template <class Kernel>
 Kernel late(const Kernel& kernel) {
   const std::string said = kernel.explain();
@@ -181,7 +182,7 @@ void stationary(const std::function<bool(const std::string&)>& wanted) {
   print("stationary_product", ms, 2.0 * static_cast<double>(rows * depth * columns), peer);
 }
 
-/// 512 rows a segment: gathered from a quarter as many, against rows that lie in order.
+/// Compares 512 rows per segment gathered from a quarter as many rows with contiguous rows.
 void gathered(const std::function<bool(const std::string&)>& wanted) {
   const auto gathered = bench::grouped_product(128, 256, true),
              grouped = bench::grouped_product(128, 256, false);

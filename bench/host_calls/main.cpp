@@ -1,13 +1,12 @@
-// Host time of calls of the library, with the tensors of 64 layers in turn.
+// Host time of library calls, cycling through the tensors of 64 layers.
 //
-//   tegula_host_calls                 own CPU time: a driver that does nothing stands for the real
-//   one; 1 and 16 threads tegula_host_calls --gpu           wall time on GPU 0, then the same while
-//   a stream records
+//   tegula_host_calls          CPU time with a mock driver that does nothing; 1 and 16 threads
+//   tegula_host_calls --gpu    wall time on GPU 0, then the same while a stream records
 //
-// A line of JSON a row: `us` of a call, `launches` of a call, and `own_us`, which is `us` without
-// the time inside of cuLaunchKernelEx. Rows `plain_N` are a kernel of N tensors. Private headers of
-// any version since the mock driver counts calls will do, so that two versions of the library can
-// be compared in one run.
+// Each row is a line of JSON: `us` per call, `launches` per call, and `own_us`, which excludes the
+// time inside cuLaunchKernelEx. Rows `plain_N` are a kernel of N tensors. Works with the private
+// headers of any version since the mock driver counts calls, so that two versions of the library
+// can be compared in one run.
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -57,7 +56,7 @@ cu::Result counted_launch(const cu::LaunchConfig* config, cu::Function function,
   return result;
 }
 
-/// On the GPU it is there; else it is nowhere.
+/// Allocates memory on the GPU; without one, the address is fictitious.
 Tensor tensor(const Dims& shape, DType dtype = DType::bf16) {
   if (on_gpu) return Tensor::zeros(shape, dtype, kGpu);
   static std::uintptr_t next = std::uintptr_t{1} << 40;
@@ -147,7 +146,7 @@ double cpu_us() {
   return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_nsec) * 1e-3;
 }
 
-/// The graphs that a stream records, by the driver itself: libtegula begins none.
+/// Records graphs of a stream directly by the driver: libtegula begins none.
 struct Recording {
   using Begin = cu::Result (*)(cu::Stream, int);
   using End = cu::Result (*)(cu::Stream, void**);
@@ -172,7 +171,7 @@ struct Sample {
   double launches = 0;
 };
 
-/// The best round of `rounds`, each of all layers.
+/// Returns the best of `rounds` rounds over all layers.
 Sample time_layers(const std::vector<Layer>& layers, const Stream& stream, int rounds,
                    const Recording* recording) {
   Sample best;
@@ -210,7 +209,7 @@ void run_on_gpu(const Row& row) {
   print(row, "recorded", 1, time_layers(layers, stream, 50, &recording));
 }
 
-/// Each thread has a stream and layers of its own.
+/// Each thread has its own stream and layers.
 void run_on_mock(const Row& row, int threads) {
   std::vector<Sample> samples(static_cast<std::size_t>(threads));
   std::vector<std::vector<Layer>> layers(samples.size());

@@ -1,8 +1,8 @@
-// rank_configs [--fit ROUNDS] [--choices] FILE.jsonl...: how well the cost model ranks measured
-// configurations of GEMMs (bench/results/sweeps, by bench/matmul_search.py, bench/sweep.py and
-// `tegula audit`), on each half of the shapes. With --fit, a random search over the rates on the
-// first half, and the rates. With --choices, a line for each sweep. Files whose name has "h100" are
-// of that GPU.
+// rank_configs [--fit ROUNDS] [--choices] FILE.jsonl...: reports how well the cost model ranks
+// measured configurations of GEMMs (bench/results/sweeps, by bench/matmul_search.py, bench/sweep.py
+// and `tegula audit`), on each half of the shapes. --fit adds a random search over the rates on the
+// first half, and prints the rates. --choices prints a line for each sweep. Files with "h100" in
+// their name are from that GPU.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct Measured {
   double us = 0;
   Work work;
 };
-/// One shape, all its configurations measured side by side.
+/// One shape with all its configurations, measured side by side.
 struct Sweep {
   const DeviceProfile* gpu = nullptr;
   MatmulProblem problem;
@@ -42,7 +42,7 @@ struct Sweep {
   }
 };
 
-/// The names of bench/matmul_search.py: "128x192/2 stages 5 cluster", "128x128 alternate".
+/// Parses the names of bench/matmul_search.py: "128x192/2 stages 5 cluster", "128x128 alternate".
 bool read_name(const std::string& name, int sms, MatmulConfig& c) {
   static const std::regex form(
       "(\\d+)x(\\d+)(?:/(\\d+))?( alternate)?( streamed 1)?(?: stages (\\d+))?( cluster)?( "
@@ -60,7 +60,7 @@ bool read_name(const std::string& name, int sms, MatmulConfig& c) {
   return true;
 }
 
-/// The names of `bench/sweep.py few_rows`: columns, k of an iteration, parts, stages.
+/// Parses the names of `bench/sweep.py few_rows`: columns, k per iteration, parts, stages.
 bool read_few_rows(const std::string& name, std::int64_t m, MatmulConfig& c) {
   c.bm = m <= 16 ? 16 : 32;
   if (m > 32 || std::sscanf(name.c_str(), "%d %d %d %d", &c.bn, &c.bk, &c.parts, &c.stages) != 4)
@@ -69,7 +69,7 @@ bool read_few_rows(const std::string& name, std::int64_t m, MatmulConfig& c) {
   return true;
 }
 
-/// A row of `tegula audit`: texts of the problem and of configurations.
+/// Parses a row of `tegula audit`: texts of the problem and of configurations.
 std::optional<Sweep> read_audit(const nlohmann::json& row, const DeviceProfile& gpu) {
   if (row["family"] != "matmul") return std::nullopt;
   const auto problem = parse<MatmulProblem>(row["problem"].get<std::string>());
@@ -124,7 +124,7 @@ std::vector<Sweep> read_sweeps(const std::string& path, const DeviceProfile& gpu
   return sweeps;
 }
 
-/// Places of a sweep's configurations, by a number of each.
+/// Returns the indices of a sweep's configurations, sorted by `number`.
 template <class Number>
 std::vector<std::size_t> sorted(const Sweep& s, const Number& number) {
   std::vector<std::size_t> order(s.configs.size());
@@ -133,7 +133,7 @@ std::vector<std::size_t> sorted(const Sweep& s, const Number& number) {
   return order;
 }
 
-/// The rates are of the fitted row; another row has its own.
+/// `rates` replace those of the fitted row only.
 DeviceProfile profile_of(const Sweep& s, const CostRates& rates) {
   DeviceProfile gpu = *s.gpu;
   if (s.gpu == &host_profile()) gpu.cost = rates;
@@ -192,8 +192,8 @@ double quantile(std::vector<double> values, double q) {
                          static_cast<std::size_t>(q * static_cast<double>(values.size())))];
 }
 
-/// The time of the configuration that the space chooses, over the best measured; 0 where it was not
-/// measured.
+/// The configuration that the space chooses; its time relative to the best measured one, or 0 if it
+/// was not measured.
 struct Chosen {
   MatmulConfig config;
   double over_best = 0;
@@ -201,7 +201,7 @@ struct Chosen {
 
 Chosen chosen_of(const Sweep& s, const CostRates& rates) {
   Chosen chosen{choose(s.problem, matmul_space(), profile_of(s, rates)).config};
-  // Sweeps of names have no stores by TMA.
+  // Sweeps identified by names do not contain TMA stores.
   MatmulConfig without = chosen.config;
   without.tma_store = false;
   for (const MatmulConfig& c : {without, chosen.config})
@@ -244,7 +244,7 @@ void report(const char* title, const std::vector<const Sweep*>& sweeps, const Co
       near4 / all, near12 / all, chosen.size(), line(chosen));
 }
 
-/// Random steps of a few rates at a time; one that does not lower the objective is undone.
+/// Changes a few rates at random per step; reverts steps that do not lower the objective.
 CostRates fit(const std::vector<const Sweep*>& sweeps, CostRates rates, int rounds) {
   std::mt19937_64 bits(1);
   std::normal_distribution<double> normal;
@@ -278,7 +278,7 @@ int run(int argc, char** argv) {
         sweeps.push_back(std::move(s));
     }
   }
-  // Sweeps of one shape stay together.
+  // Keep the sweeps of one shape in the same half.
   std::map<std::string, std::size_t> shapes;
   std::vector<const Sweep*> halves[2];
   for (const Sweep& s : sweeps)

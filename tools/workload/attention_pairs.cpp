@@ -8,7 +8,7 @@
 namespace tegula {
 namespace {
 
-/// Queries are numbered as the mask does.
+/// Queries are numbered as in the mask.
 MaskPairs kept_pairs(const AttentionSpec& spec, std::int64_t queries, std::int64_t keys) {
   const TracedMask traced = trace_mask(spec.mask ? spec.mask : masks::full());
   const ir::MaskParams params = traced.params();

@@ -10,10 +10,10 @@ using ir::MaskBlock;
 
 namespace {
 
-/// A mask that is decided pair by pair only would take minutes.
+/// Limits the run time for masks that must be decided pair by pair.
 constexpr std::int64_t kMaxBlocks = 16'000'000;
 
-/// Two halves: whole numbers of `unit`, along the side that has more of them.
+/// Splits a block along the side with more units into two parts of whole units.
 std::pair<MaskBlock, MaskBlock> halves(const MaskBlock& b, BlockExtent unit) {
   const std::int64_t rows = ceil_div(b.q1 - b.q0, unit.queries),
                      columns = ceil_div(b.kv1 - b.kv0, unit.keys);

@@ -1,5 +1,5 @@
 #pragma once
-// How many pairs of a query and a key a mask keeps, and how many the best cover by blocks has.
+// Counts the pairs of a query and a key that a mask keeps, and those of the best cover by blocks.
 #include <cstdint>
 
 #include "ir/analysis/mask/blocks.h"
@@ -10,23 +10,23 @@ struct BlockExtent {
   std::int64_t queries, keys;
 };
 
-/// Pairs in [least, most] are kept; equal where every pair was decided.
+/// The number of kept pairs is in [least, most]; the bounds are equal if every pair was decided.
 struct MaskPairs {
   std::int64_t least = 0, most = 0;
-  /// Pairs of the blocks that hold a kept or an undecided pair. Blocks at the ends count in full,
-  /// as they are computed.
+  /// Pairs of the blocks that contain a kept or an undecided pair. Blocks at the ends count in
+  /// full, because they are computed in full.
   std::int64_t cover = 0;
 
   friend bool operator==(const MaskPairs&, const MaskPairs&) = default;
 };
 
-/// Counts by cutting what is undecided in two, first between blocks, then within one.
+/// Counts by bisecting undecided regions, first between blocks, then within a block.
 class MaskPairCounter {
  public:
   MaskPairCounter(ir::MaskBlocks& blocks, const ir::MaskParams& params, BlockExtent cover)
       : blocks_(blocks), params_(params), cover_(cover) {}
 
-  /// The blocks of the cover begin at the first query and the first key.
+  /// Counts the pairs of `all`. Blocks of the cover begin at the first query and the first key.
   MaskPairs count(const ir::MaskBlock& all);
 
  private:
@@ -36,7 +36,7 @@ class MaskPairCounter {
   ir::MaskBlocks& blocks_;
   const ir::MaskParams& params_;
   BlockExtent cover_;
-  std::int64_t budget_ = 0;  ///< blocks that may still be classified
+  std::int64_t budget_ = 0;  ///< number of blocks that may still be classified
 };
 
 }  // namespace tegula

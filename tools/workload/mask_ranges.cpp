@@ -27,21 +27,21 @@ namespace {
 using Wide = __int128;
 constexpr Wide kInfinity = Wide{1} << 120;
 
-/// Bounds that may be infinite; nothing where lo > hi.
+/// Bounds that may be infinite; empty if lo > hi.
 struct ConditionBounds {
   Wide lo, hi;
 };
 
 bool is_finite(Wide v) { return v > -kInfinity && v < kInfinity; }
 
-/// No 64-bit number lies beyond 2^64, so nothing is lost, and the next operation cannot overflow.
+/// Clamping to 2^64 loses no 64-bit number and prevents overflow in the next operation.
 ConditionBounds clamped(ConditionBounds b) {
   constexpr Wide kMost = Wide{1} << 64;
   const auto clamp = [&](Wide v) { return is_finite(v) ? std::clamp(v, -kMost, kMost) : v; };
   return {clamp(b.lo), clamp(b.hi)};
 }
 
-/// Bounds of x so that factor * x + rest lies in `target`: for some rest, or for every one.
+/// Returns bounds of x such that factor * x + rest is in `target`: for some rest, or for every one.
 ConditionBounds solve_linear(ConditionBounds target, std::int64_t factor, Interval rest,
                              bool for_every) {
   ConditionBounds t = target;
@@ -54,7 +54,7 @@ ConditionBounds solve_linear(ConditionBounds target, std::int64_t factor, Interv
   return clamped(t);
 }
 
-/// Bounds of x so that x / size, truncated, or x >> n with size 2^n, lies in `target`.
+/// Returns bounds of x such that x / size, truncated, or x >> n with size 2^n, is in `target`.
 ConditionBounds solve_quotient(ConditionBounds target, std::int64_t size, bool truncated) {
   ConditionBounds x = target;
   if (is_finite(x.lo)) x.lo = truncated && x.lo <= 0 ? (x.lo - 1) * size + 1 : x.lo * size;
@@ -62,7 +62,7 @@ ConditionBounds solve_quotient(ConditionBounds target, std::int64_t size, bool t
   return clamped(x);
 }
 
-/// Bounds of x so that the entry x of an ascending table lies in `target`.
+/// Returns bounds of x such that entry x of an ascending table is in `target`.
 ConditionBounds solve_entry(ConditionBounds target, const MaskTable& table) {
   constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();

@@ -1,6 +1,6 @@
 #pragma once
-// Ranges of kv that a query tile may attend to: the launch-time half of the closed form. No block
-// is looked at.
+// Computes the kv ranges to which a query tile may attend: the launch-time half of the closed form.
+// No blocks are classified.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace tegula {
 
-/// Ascending intervals with gaps between them.
+/// Disjoint intervals in ascending order, separated by gaps.
 class IntervalSet {
  public:
   IntervalSet() = default;
@@ -24,25 +24,25 @@ class IntervalSet {
   friend IntervalSet operator|(const IntervalSet& a, const IntervalSet& b);
 
  private:
-  void add(ir::Interval i);  ///< does not begin before the last one
+  void add(ir::Interval i);  ///< must not begin before the last interval
   std::vector<ir::Interval> parts_;
 };
 
-/// The kv of one query tile.
+/// The kv positions of one query tile.
 struct KvVisibility {
-  IntervalSet visible;  ///< no query attends to any other kv
-  IntervalSet full;     ///< every query attends to these
+  IntervalSet visible;  ///< contains all kv to which any query attends
+  IntervalSet full;     ///< every query attends to all of these
 
   ir::BlockCoverage of(std::int64_t kv0, std::int64_t kv1) const;
 };
 
-/// Solves a mask for the kv of query tiles. Sound for every mask; for one of class I or T the ends
-/// are tight in each condition. Keeps its working memory; not for several threads at once.
+/// Solves a mask for the kv of query tiles. The result is conservative for every mask; for classes
+/// I and T, the ends are tight in each condition. Reuses working memory; not thread-safe.
 class MaskRanges {
  public:
   explicit MaskRanges(const ir::MaskClosedForm& form) : form_(form), blocks_(form.expr) {}
 
-  /// For queries [q0, q1) of one batch entry and head, and kv in [0, seqlen_kv).
+  /// Queries [q0, q1) of one batch entry and head, and kv in [0, seqlen_kv).
   struct Tile {
     std::int64_t batch = 0, head = 0, q0 = 0, q1 = 0, seqlen_kv = 0;
   };
@@ -55,7 +55,7 @@ class MaskRanges {
 
   const ir::MaskClosedForm& form_;
   ir::MaskBlocks blocks_;
-  ir::MaskParams params_;  ///< parameters of the cover being computed
+  ir::MaskParams params_;  ///< of the cover that is being computed
   ir::Interval keys_;
 };
 

@@ -8,7 +8,7 @@
 namespace tegula {
 namespace {
 
-/// Steps that a tile's beginning and end are worth.
+/// Cost of a tile's prologue and epilogue, in steps.
 constexpr std::int64_t kEnds = 1;
 
 std::int64_t by_counter(std::span<const std::int64_t> times, std::size_t programs) {
@@ -24,8 +24,8 @@ std::int64_t by_counter(std::span<const std::int64_t> times, std::size_t program
   return last;
 }
 
-/// Waves of two tiles a program, in serpentine order; the rest is one tile a program if that is
-/// enough.
+/// Waves of two tiles per program in serpentine order; the remaining tiles are assigned one per
+/// program if that suffices.
 std::int64_t by_static_order(std::span<const std::int64_t> times, std::size_t programs) {
   std::vector<std::int64_t> busy(programs);
   const std::size_t round = 2 * programs;

@@ -1,6 +1,6 @@
 #pragma once
-// Makespan of a persistent kernel whose tiles differ in work, by the order in which programs get
-// them: a model, without a GPU.
+// Model of the makespan of a persistent kernel with unequal tiles, by the order in which programs
+// receive tiles. Needs no GPU.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -9,28 +9,28 @@ namespace tegula {
 
 /// Assignment of tiles to programs.
 enum class TileSchedulerKind : std::uint8_t {
-  static_,  ///< beforehand, two neighbours at a time, there and back (ir/passes/make_persistent)
-  counter,  ///< whoever is free takes the next one (plan.dynamic_scheduler)
+  static_,  ///< static, two neighbours at a time, in serpentine order (ir/passes/make_persistent)
+  counter,  ///< a free program takes the next tile (plan.dynamic_scheduler)
 };
 
-/// In which order the tiles of all heads come.
+/// Order of the tiles of all heads.
 enum class TileOrderKind : std::uint8_t {
   balanced_pairs,  ///< head by head, alternately from both ends of the queries: `balanced_pairs`
-  lpt_per_head,    ///< head by head, tiles with most kv blocks first
-  lpt,             ///< tiles with most kv blocks first, over all heads
+  lpt_per_head,    ///< head by head, tiles with the most kv blocks first
+  lpt,             ///< tiles with the most kv blocks first, over all heads
 };
 
-/// Times of all tiles: their kv blocks and one more. `steps`: kv blocks of the tiles of one head,
-/// in order of their queries; `matrices`: heads of all entries of a batch.
+/// Returns the time of each tile: its number of kv blocks plus one. `steps`: kv blocks of the tiles
+/// of one head, by query; `matrices`: heads of all batch entries.
 std::vector<std::int64_t> tile_times(std::span<const std::int64_t> steps, std::int64_t matrices,
                                      TileOrderKind ordering);
 
-/// Time at which the last of `programs` ends.
+/// Returns the time at which the last of `programs` ends.
 std::int64_t makespan(std::span<const std::int64_t> times, int programs,
                       TileSchedulerKind scheduler);
 
-/// Ratio of the makespan to an even share of all work, or to the longest tile if that is more: at
-/// least 1.
+/// Returns the makespan relative to an even share of all work, or to the longest tile if that is
+/// more. The result is at least 1.
 double makespan_ratio(std::span<const std::int64_t> times, int programs,
                       TileSchedulerKind scheduler);
 

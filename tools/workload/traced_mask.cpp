@@ -16,7 +16,7 @@ TracedMask trace_mask(const Mask& mask) {
     m.numbers.push_back(ir::from_bits(cell->bits, cell->dtype).i);
   }
   for (const Tensor* table : f.tables) {
-    const auto entries = table->to_doubles();  // of at most 32 bits: exact
+    const auto entries = table->to_doubles();  // exact: entries have at most 32 bits
     m.tables.emplace_back(std::vector<std::int64_t>(entries.begin(), entries.end()));
   }
   return m;

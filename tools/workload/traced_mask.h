@@ -1,5 +1,5 @@
 #pragma once
-// A mask with the values that its numbers and tables have now.
+// A mask with the current values of its numbers and tables.
 #include <cstdint>
 #include <vector>
 
@@ -9,10 +9,10 @@
 
 namespace tegula {
 
-/// A mask for the analyses of the host.
+/// A mask in the form that host analyses use.
 struct TracedMask {
   ir::MaskExpr expr;
-  std::vector<std::int64_t> numbers;  ///< current numbers, by slot of the expression
+  std::vector<std::int64_t> numbers;  ///< current values, by slot of the expression
   std::vector<ir::MaskTable> tables;
 
   ir::MaskParams params() const { return {numbers, tables}; }

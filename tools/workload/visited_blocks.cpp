@@ -15,7 +15,7 @@ auto make_probe(const AttentionHeuristics& facts, AttentionTileShape tiles) {
                                           Scalar<i32> seqlen_kv, std::optional<In<i32, 4>> blocks,
                                           std::optional<In<i32, 3>> counts,
                                           std::optional<In<i32, 3>> full_counts, bool pack_gqa) {
-        Steps.partial();  // tiles take fewer iterations than there is room for
+        Steps.partial();  // tiles may take fewer iterations than allocated
         const AttentionSpec& spec = facts.spec;
         for (auto [b, h, m] : grid({full<i32>(1), full<i32>(1), rows}, 1, 1, tiles.block_q)) {
           const Tile length = seqlen_kv, tile = m.first() / tiles.block_q;
@@ -42,7 +42,7 @@ std::vector<std::vector<VisitedBlock>> visited_blocks(const AttentionHeuristics&
                                                       const AttentionCall& call,
                                                       const AttentionTileShape& tiles) {
   const std::int64_t queries = call.Q.size(2), keys = call.K.size(2);
-  // Each closed range may have a block that is not full of its keys.
+  // Each closed range may contain a partially filled block.
   const std::int64_t rows = ceil_div(queries, tiles.block_q),
                      most = keys / tiles.block_kv + 1 +
                             static_cast<std::int64_t>(ir::kMaxSolutionIntervals);

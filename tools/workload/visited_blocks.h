@@ -1,5 +1,5 @@
 #pragma once
-// Lists the kv blocks that attention visits: its loop, run by a kernel that notes the iterations.
+// Lists the kv blocks that attention visits, by a kernel that runs its loop and records iterations.
 #include <cstdint>
 #include <vector>
 
@@ -7,14 +7,14 @@
 
 namespace tegula {
 
-/// Keys [first, first + block); where some need a mask, all are masked.
+/// Keys [first, first + block). If some need a mask, all are masked.
 struct VisitedBlock {
   std::int64_t first;
   bool is_masked;
 };
 
-/// By tile of queries, of the first head, or group of packed ones, of the first entry of a batch.
-/// For calls of [batch, heads, length, head_dim]; runs where the queries are.
+/// Returns the visited blocks of each query tile, for the first head (or packed group) of the first
+/// batch entry. Calls are [batch, heads, length, head_dim]; runs on the device of the queries.
 std::vector<std::vector<VisitedBlock>> visited_blocks(const AttentionHeuristics& facts,
                                                       const AttentionCall& call,
                                                       const AttentionTileShape& tiles);
