@@ -22,7 +22,7 @@ SCHEDULES = {
     # FlashAttention-3: a token round the issue of both MMAs, P V one step late; with the second slot of Q and the overlapped end of tiles that the library adds.
     "library": ("", {}),
     "flash_attention_3": ("once_stages=1 overlap_epilogue=0", {}),
-    # TLX: the same order over two slots of K and V.
+    # TLX: the same order with two slots of K and V.
     "tlx": ("stages=2 late_stages=2 once_stages=1 overlap_epilogue=0", {}),
     "no_token": ("warp_scheduler_barrier=0", {}),
     # A warpgroup a CTA that loads for itself, several CTAs an SM; and two warpgroups.
@@ -53,7 +53,7 @@ def worker(lib, schedule, pattern):
         name = case_name(causal, b, s, d)
         if not re.search(pattern, name):
             continue
-        torch.manual_seed(0)  # the same numbers for every schedule: their sums are to agree
+        torch.manual_seed(0)  # equal inputs for every schedule, so that the results must agree
         tensors = [*(variants.random_of(b, 16, s, d) for _ in range(4)), torch.empty(b, 16, s, device=variants.DEVICE)]
         tiles = SCHEDULES[schedule][1].get(d)
         case, number = ("attention_blocks", tiles[0] * 1_000_000 + tiles[1] * 100 + causal) if tiles else ("attention_causal" if causal else "attention_full", 0.0)
@@ -68,7 +68,7 @@ def worker(lib, schedule, pattern):
 
 
 def cudnn_schedule(options, name):
-    """The text of cuDNN's order for a case: one slot of Q, and tiles whose ends do not overlap."""
+    """Returns cuDNN's order for a case as text: one slot of Q, and tiles whose ends do not overlap."""
     def shown(trace, *edits):
         return subprocess.run([options.tool, "schedule", "show", trace, *edits], stdout=subprocess.PIPE, text=True, check=True).stdout
 

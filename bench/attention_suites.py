@@ -58,7 +58,7 @@ def distance_bias(table, offset):
 
 
 def error_on_rows(q, k, v, o, mask, score, rows=256):
-    """Relative error of the first two heads of the first entry against fp64."""
+    """Returns the relative error of the first two heads of the first batch entry, relative to fp64."""
     at = torch.randperm(q.shape[2], device=DEVICE)[:rows]
     kv = torch.arange(k.shape[2], device=DEVICE)[None, None, :]
     head, row = torch.arange(2, device=DEVICE)[:, None, None], at[None, :, None]
@@ -69,7 +69,7 @@ def error_on_rows(q, k, v, o, mask, score, rows=256):
 
 
 def kept_pairs(mask, s):
-    """Of one head, counted in slices of queries."""
+    """Counts the pairs of one head, in slices of queries."""
     kv = torch.arange(s, device=DEVICE)[None, :]
     return sum(int(mask(0, 0, rows[:, None], kv).sum()) for rows in torch.arange(s, device=DEVICE).split(1024))
 
@@ -84,8 +84,8 @@ def work_of(pairs, shape, kept):
 
 
 def beside_flex(t, case, shape, mask, score=None, number=0.0, tables=()):
-    """Our case, and FlexAttention with the same mask and score."""
-    torch._dynamo.reset()  # each row compiles anew, and past eight the compiler gives up
+    """Measures the case of the library, and FlexAttention with the same mask and score."""
+    torch._dynamo.reset()  # recompile for each row: after eight, the compiler gives up
     b, h, s, d = shape
     q, k, v = (torch.randn(shape, device=DEVICE, dtype=torch.bfloat16) for _ in range(3))
     o, lse = torch.full_like(q, float("nan")), torch.empty(b, h, s, device=DEVICE)
@@ -108,7 +108,7 @@ def beside_flex(t, case, shape, mask, score=None, number=0.0, tables=()):
 
 
 def document_tables(s, documents):
-    """The document of each position and the first position of each document, cut at random places."""
+    """Returns the document of each position and the first position of each document, cut at random places."""
     cuts = torch.randperm(s - 1, generator=torch.Generator().manual_seed(1))[: documents - 1].sort().values + 1
     starts = torch.cat([torch.zeros(1, dtype=torch.int64), cuts]).to(DEVICE, torch.int32)
     return torch.bucketize(torch.arange(s), cuts, right=True).to(DEVICE, torch.int32), starts
@@ -120,7 +120,7 @@ def beside_flex_in_documents(t, shape):
 
 
 def beside_flex_by_distance(t, case, shape):
-    """A table of each head: of T5's buckets, or of all distances."""
+    """Returns a table per head: of T5's buckets, or of all distances."""
     s, heads = shape[2], shape[1]
     is_t5 = case == "attention_t5_causal"
     table = torch.randn(T5_BUCKETS if is_t5 else 2 * s - 1, heads, device=DEVICE)
@@ -132,7 +132,7 @@ def text(shape):
 
 
 def list_time(t, s):
-    """What the kernels that make the block list of a document mask take on the device, by CUPTI; attention itself is left out."""
+    """Returns the device time of the kernels that build the block list of a document mask, by CUPTI, without attention itself."""
     ids, starts = document_tables(s, 256)
     q, k, v, o = (torch.randn(1, 1, s, 64, device=DEVICE, dtype=torch.bfloat16) for _ in range(4))
     run = t.caller("attention_document", [q, k, v, o, torch.empty(1, 1, s, device=DEVICE), ids, starts])
@@ -169,7 +169,7 @@ def attention_scores(t):
 
 
 def lengths_of(total, sequences):
-    """Drawn evenly in their logarithm from 1 to 64, then stretched; the same in every run."""
+    """Draws log-uniform lengths from 1 to 64, then scales them; equal in every run."""
     drawn = 64 ** torch.rand(sequences, generator=torch.Generator().manual_seed(1))
     ends = (drawn.cumsum(0) / drawn.sum() * total).round().to(torch.int64)
     return torch.diff(ends, prepend=torch.zeros(1, dtype=torch.int64))
@@ -205,14 +205,14 @@ def attention_varlen(t):
 
 
 def decoder_tensors(b, h, kv_heads, s, d):
-    """Q, K, V and O of one query a head, [batch, heads, 1, dim]."""
+    """Returns Q, K, V and O of one query per head, [batch, heads, 1, dim]."""
     q, o = (torch.randn(b, h, 1, d, device=DEVICE, dtype=torch.bfloat16) for _ in range(2))
     k, v = (torch.randn(b, kv_heads, s, d, device=DEVICE, dtype=torch.bfloat16) for _ in range(2))
     return q, k, v, o
 
 
 def decoder_error(q, k, v, o):
-    """Relative error of the first and the last head of the first entry against fp64."""
+    """Returns the error of the first and the last head of the first batch entry, relative to fp64."""
     h, d = q.shape[1], q.shape[3]
 
     def want(head):
@@ -223,7 +223,7 @@ def decoder_error(q, k, v, o):
 
 
 def beside_decoders(t, b, h, kv_heads, s, d):
-    """Of keys and values, the bytes are counted."""
+    """Counts the bytes of keys and values."""
     torch._dynamo.reset()
     q, k, v, o = decoder_tensors(b, h, kv_heads, s, d)
     run = t.caller("attention_full", [q, k, v, o, torch.empty(b, h, 1, device=DEVICE)])

@@ -35,7 +35,7 @@ STEADY, WARM_S, MOST_WARM_S = 0.01, 0.25, 8.0
 
 
 class SideFailed(Exception):
-    """What sides could not give what they were asked for, and why: a dictionary by their names."""
+    """Requests that failed on some sides, with the reasons: a dictionary by the names of sides."""
 
     def __init__(self, reasons):
         super().__init__(reasons)
@@ -43,7 +43,7 @@ class SideFailed(Exception):
 
 
 class Side:
-    """A worker process. It is started when it is first asked, and anew after it is lost."""
+    """A worker process, started at the first request and restarted after it is lost."""
 
     def __init__(self, name, command, environment, timeout_s):
         self.name, self.command, self.environment, self.timeout_s = name, command, environment, timeout_s
@@ -94,7 +94,7 @@ class Side:
 
 
 def ask_both(sides, **command):
-    """Answers by the sides' names. Both work at once, so nothing may be timed meanwhile."""
+    """Returns answers by the names of the sides. Both work at once, so nothing may be timed meanwhile."""
     answers, reasons = {}, {}
     for step in (lambda side: side.tell(**command), lambda side: answers.update({side.name: side.hear()})):
         for side in sides:
@@ -109,7 +109,7 @@ def ask_both(sides, **command):
 
 
 def warm(sides):
-    """In turns, until no side's mean differs by more than 1 % from the one before."""
+    """Alternates between the sides until no side's mean differs by more than 1 % from the previous one."""
     before, begin = {}, time.monotonic()
     while time.monotonic() - begin < MOST_WARM_S:
         now = {side.name: side.ask(do="warm", seconds=WARM_S)["ms"] for side in sides}
@@ -120,14 +120,14 @@ def warm(sides):
 
 
 def spread_of(old, new):
-    """Half the range of the middle half of the rounds' ratios."""
+    """Returns half the interquartile range of the rounds' ratios."""
     ratios = [a / b for a, b in zip(old, new)]
     quarters = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else [1, 1, 1]
     return round((quarters[2] - quarters[0]) / 2, 4)
 
 
 def measure(sides, dice, rounds, samples):
-    """Medians of each side, the ratio of these, and half the range of the middle half of the rounds' ratios."""
+    """Returns the median of each side, their ratio, and half the interquartile range of the rounds' ratios."""
     is_steady = warm(sides)
     times = {side.name: [] for side in sides}
     for _ in range(rounds):
@@ -139,13 +139,13 @@ def measure(sides, dice, rounds, samples):
 
 
 def make(sides, suite, case):
-    """What both sides hold of a case; None where it is none of the library's."""
+    """Returns the answers of both sides for a case; None if it is not a case of the library."""
     answers = ask_both(sides, do="make", suite=suite, case=case)
     return None if any(a.get("absent") for a in answers.values()) else answers
 
 
 def row_of(sides, suite, case, dice, options):
-    """A row, or none where the case calls nothing of the library."""
+    """Returns a row, or None if the case does not call the library."""
     row = {"suite": suite, "case": case}
     try:
         made = make(sides, suite, case)
@@ -174,7 +174,7 @@ def parts_of(line):
 
 
 def host_rows(sides, suite, dice, rounds):
-    """A row a case, of medians; the first round warms up."""
+    """Returns one row of medians per case; the first round warms up."""
     times = {}
     for number in range(rounds + 1):
         for side in dice.sample(sides, len(sides)):
@@ -224,7 +224,7 @@ def geometric_mean(values):
 
 
 def summary_of(rows):
-    """A row for each suite, in the order they came, and one for all."""
+    """Returns one row per suite, in order of appearance, and one for all suites."""
     measured = [row for row in rows if "ratio" in row]
     suites = {row["suite"]: [] for row in measured}
     for row in measured:
@@ -279,7 +279,7 @@ def keep(row, facts, rows, out):
 
 
 def compare(sides, options, rows, out):
-    """All rows of the wanted cases that both sides have."""
+    """Returns all rows of the selected cases that both sides have."""
     try:
         answers = ask_both(sides, do="list")
     except SideFailed as problem:
@@ -320,7 +320,7 @@ def arguments():
 
 
 def rows_of_files(files):
-    """Of a case that was measured several times, the last row."""
+    """Keeps only the last row of a case that was measured several times."""
     lines = [json.loads(line) for file in files for line in pathlib.Path(file).read_text().splitlines()]
     return list({(row["suite"], row["case"], row.get("new_backend")): row for row in lines if "suite" in row}.values())
 

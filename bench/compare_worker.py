@@ -19,12 +19,12 @@ import sys
 
 
 def serve(bench, source, sink):
-    """Answers each line of `source` by what the method of that name returns."""
+    """Answers each line of `source` with the result of the method of that name."""
     for line in source:
         command = json.loads(line)
         try:
             answer = getattr(bench, command.pop("do"))(**command)
-        except Exception as problem:  # one broken case must not lose the others' rows
+        except Exception as problem:  # one broken case must not lose the rows of others
             answer = {"error": str(problem)[:2000], "fatal": bench.is_lost()}
         sink.write(json.dumps(answer) + "\n")
         sink.flush()
@@ -68,7 +68,7 @@ class Bench:
             yield "variants", "variants", case, make
 
     def is_lost(self):
-        """Whether the context is: an error of a kernel stays with it."""
+        """Returns true if the context is lost: an error of a kernel persists in it."""
         try:
             self.torch.cuda.synchronize()
             return False
@@ -81,7 +81,7 @@ class Bench:
 
     def make(self, suite, case):
         """Both workers draw the same inputs, so that equal results have equal bits: the sum of each tensor's words is told."""
-        self.run = None  # its tensors go before others are made
+        self.run = None  # free its tensors before others are created
         self.torch.cuda.empty_cache()
         self.torch.manual_seed(0)
         try:

@@ -12,7 +12,7 @@ SEGMENTS, ROWS, N, K = 64, 32768, 4096, 2048
 
 
 def spread(shares):
-    """Whole sizes in these shares whose sum is ROWS."""
+    """Returns integer sizes in these proportions whose sum is ROWS."""
     shares = torch.as_tensor(shares, dtype=torch.float64)
     ends = torch.round(torch.cumsum(shares / shares.sum(), 0) * ROWS).long()
     return torch.diff(ends, prepend=torch.zeros(1, dtype=torch.long)).tolist()
@@ -44,7 +44,7 @@ def weights():
 
 
 def grouped(t, sizes, is_even, has_forms=False):
-    """Beside torch; or beside other tiles of ours."""
+    """Compares with torch, or with other tiles of the library."""
     ends = torch.cumsum(torch.tensor(sizes), 0).to(DEVICE, torch.int32)
     offsets = torch.cat((torch.zeros_like(ends[:1]), ends))
     rows, w = int(ends[-1]), weights()

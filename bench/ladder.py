@@ -20,7 +20,7 @@ CASES = ("8192x8192x8192 bf16 NN", "4096x4096x4096 bf16 NN", "4096x14336x4096 bf
 
 
 def rungs():
-    """Name, rows, columns, group and plan of each, in the order of their numbers."""
+    """Returns name, rows, columns, group and plan of each rung, in order."""
     row = re.compile(r'^LADDER_RUNG\("([^"]*)", (\d+), (\d+), (\d+), "([^"]*)"\)$', re.M)
     return [(name, int(m), int(n), int(group), plan) for name, m, n, group, plan in row.findall((ROOT / "bench/ladder.def").read_text())]
 
@@ -41,7 +41,7 @@ def run(options):
 
 
 def rows():
-    """What the newest file measured, which may have had other rungs."""
+    """Returns the newest measurements, which may have other rungs."""
     newest = max((ROOT / "bench/results").glob("*ladder*.jsonl"))
     found = {}
     for line in newest.read_text().splitlines():
@@ -57,7 +57,7 @@ def names_of(found):
 
 
 def colours_of(count):
-    """From grey over light to dark blue."""
+    """Returns colours from grey through light blue to dark blue."""
     if count <= 5:
         return ("#9aa5b1", "#7fb3d5", "#5499c7", "#2e86c1", "#1b4f72")
     light, dark = (0x7F, 0xB3, 0xD5), (0x1B, 0x4F, 0x72)
@@ -66,7 +66,7 @@ def colours_of(count):
 
 
 def plot(found):
-    """A bar a rung, a group a case, TFLOPS; the line over a bar is cuBLAS in the same run."""
+    """Draws one bar per rung, one group per case, in TFLOPS; the line above a bar is cuBLAS in the same run."""
     names = names_of(found)
     width, height, left, scale = 760, 320, 50, 0.32
     bar, colours, lines = min(34, 170 // len(names)), colours_of(len(names)), (len(names) + 1) // 2
@@ -81,7 +81,7 @@ def plot(found):
         for i, name in enumerate(names):
             row = found[name, case]
             top, peer = height - row["tflops"] * scale, height - row["tflops"] * row["ms"] / row["cublas_ms"] * scale
-            # Narrow bars have no room for a number; the table has them all.
+            # Narrow bars have no space for a number; the table has all numbers.
             number = f'<text x="{x + i * bar + 4}" y="{top + 24:.0f}" fill="white">{row["tflops"]:.0f}</text>' if bar >= 30 else ""
             out.append(f'<rect x="{x + i * bar}" y="{top:.0f}" width="{bar - 4}" height="{height - top:.0f}" fill="{colours[i]}"/>{number}'
                        f'<line x1="{x + i * bar}" x2="{x + (i + 1) * bar - 4}" y1="{peer:.0f}" y2="{peer:.0f}" stroke="#c0392b" stroke-width="2"/>')

@@ -19,7 +19,7 @@ CALLS = 20
 
 
 def kernel_times(run):
-    """Medians in us by name of kernel, and how many of it a call launches."""
+    """Returns medians in us by kernel name, and the number of its launches per call."""
     for _ in range(5):
         run()
     torch.cuda.synchronize()

@@ -24,7 +24,7 @@ class Heuristic(ctypes.Structure):
 
 
 class Lt:
-    """The library that PyTorch has loaded."""
+    """Returns the library that PyTorch has loaded."""
 
     def __init__(self):
         with open("/proc/self/maps") as maps:
@@ -45,7 +45,7 @@ class Lt:
         self.call(what + "SetAttribute", desc, attribute, ctypes.byref(value), ctypes.sizeof(value))
 
     def layout(self, dtype, rows, columns):
-        """Column-major, without gaps."""
+        """Column-major, contiguous."""
         return self.make("MatrixLayoutCreate", TYPES[dtype], ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(rows))
 
 
@@ -126,7 +126,7 @@ def product(A, B, C, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constex
     a = tl.make_tensor_descriptor(A, shape=[m, k], strides=[k, 1], block_shape=[BM, BK])
     b = tl.make_tensor_descriptor(B, shape=[k, n], strides=[n, 1], block_shape=[BK, BN])
     c = tl.make_tensor_descriptor(C, shape=[m, n], strides=[n, 1], block_shape=[BM, BN])
-    # Tiles side by side share columns of B in L2.
+    # Horizontally adjacent tiles share columns of B in L2.
     rows, columns = tl.cdiv(m, BM), tl.cdiv(n, BN)
     group = tl.program_id(0) // (GROUP * columns)
     high = min(rows - group * GROUP, GROUP)
@@ -139,7 +139,7 @@ def product(A, B, C, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constex
 
 
 def triton_product(a, b, c):
-    """Operands by TMA, the fastest of seven configurations; A, B and C row-major, rows of multiples of 16 bytes."""
+    """Multiplies operands loaded by TMA, with the fastest of seven configurations; A, B and C are row-major with rows of multiples of 16 bytes."""
     (m, k), n = a.shape, b.shape[1]
     if not (a.is_contiguous() and b.is_contiguous() and c.is_contiguous()) or any(x * a.element_size() % 16 for x in (n, k)):
         raise NotImplementedError("rows that TMA does not take")

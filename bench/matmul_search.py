@@ -16,7 +16,7 @@ import matmul_suites
 import peers
 
 TILES = ((192, 192), (128, 256), (128, 192), (128, 128), (128, 64), (64, 256), (64, 192), (64, 128), (64, 64), (64, 32))
-# Rows and columns of the result's tile when operands are exchanged: columns are the instruction's rows.
+# Rows and columns of the result's tile with swapped operands: columns are the rows of the instruction.
 SWAP_AB = ((8, 64), (8, 128), (8, 256), (16, 64), (16, 128), (16, 256), (32, 64), (32, 128), (32, 256), (64, 64), (64, 128), (64, 256))
 # Shapes for tall matrices: heights between those of TILES.
 TALL = ((72, 192), (88, 192), (104, 192), (120, 192), (72, 128), (80, 128), (88, 128), (96, 128), (104, 128), (112, 128), (120, 128), (48, 128), (56, 128), (64, 128), (192, 128), (256, 128), (56, 256))
@@ -24,7 +24,7 @@ BETWEEN = ((256, 4096, 4096), (512, 4096, 4096), (1024, 4096, 4096), (2048, 4096
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
 SMS = 132
 RING_BYTES = 225 * 1024
-LEADERS = 12  # are timed again, in three times as many rounds
+LEADERS = 12  # number of configurations that are timed again, with three times as many rounds
 WARM_SECONDS = 0.3
 
 
@@ -37,7 +37,7 @@ def max_stages(bm, bn):
 
 
 def rings(bm, bn, ctas, every):
-    """Depths: as deep as shared memory has room for, or shallow, where several CTAs share an SM; or every one."""
+    """Returns stage counts: the most that fit in shared memory, and 4 if CTAs may share an SM; or all."""
     deepest = max_stages(bm, bn)
     if every:
         return range(deepest, 2, -1)
@@ -94,7 +94,7 @@ def alternating(m, n):
 
 
 def medians(runs, rounds):
-    """After a warm-up: while kernels were compiled, the clock fell."""
+    """Measures after a warm-up, because the clock drops while kernels are compiled."""
     begin = time.time()
     while time.time() - begin < WARM_SECONDS:
         for run in runs.values():

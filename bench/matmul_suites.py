@@ -18,13 +18,13 @@ MODELS = ((4096, 4096), (14336, 4096), (4096, 14336), (28672, 8192), (8192, 2867
 
 
 def drawn(count=20):
-    """Multiples of 64 in 64..16384."""
+    """Returns multiples of 64 in 64..16384."""
     dice = random.Random(20261120)
     return [tuple(64 * dice.randint(1, 256) for _ in range(3)) for _ in range(count)]
 
 
 def unaligned(count=20):
-    """Odd extents, drawn evenly in their logarithm: no row begins where TMA could take it."""
+    """Returns log-uniform odd extents: no row begins at an address that TMA supports."""
     dice = random.Random(20261120)
     return [tuple(round(2 ** dice.uniform(6, 13)) | 1 for _ in range(3)) for _ in range(count)]
 
@@ -41,7 +41,7 @@ def random_of(shape, dtype):
 
 
 def lazily(make, a, b, want, dtype, **options):
-    """A peer that is made, tuned and checked when it is first called: not every one takes every case."""
+    """A peer that is created, tuned and checked at its first call: not every peer supports every case."""
     made, c = [], torch.empty(want.shape, device=DEVICE, dtype=dtype)
 
     def run():
@@ -56,7 +56,7 @@ def lazily(make, a, b, want, dtype, **options):
 
 
 def best_of_cublaslt(a, b, want, dtype, **options):
-    """By name, to go among the peers of a case."""
+    """Returns peers by name, to be added to those of a case."""
     return {"cublaslt_best8": lazily(matmul_peers.best_of_cublaslt, a, b, want, dtype, **options)}
 
 
@@ -73,7 +73,7 @@ def plain(t, case, m, n, k, dtype, beside_triton=False, number=0.0):
 
 
 def laid_out(t, batch, m, n, k, layout):
-    """A and B row-major (N) or column-major (T), in a batch if there are several."""
+    """A and B are row-major (N) or column-major (T); batched if there are several."""
     def operand(rows, columns, kind):
         stored = random_of((batch, rows, columns) if kind == "N" else (batch, columns, rows), torch.bfloat16)
         matrices = stored if kind == "N" else stored.transpose(1, 2)
@@ -89,7 +89,7 @@ def laid_out(t, batch, m, n, k, layout):
 
 
 def tf32(t, m, n, k):
-    """Both K-major, which is how tensor cores take 32 bits."""
+    """Both operands are K-major, as the tensor cores require for 32 bits."""
     a, w = random_of((m, k), torch.float32), random_of((n, k), torch.float32)
     c, out = torch.empty(m, n, device=DEVICE), torch.empty(m, n, device=DEVICE)
     run = t.caller("matmul_tf32", [a, w.t(), c])
@@ -141,7 +141,7 @@ def fp8(t, case, m, n, k):
 
 
 def bias_gelu_residual(t, case, m, n, k):
-    """The peer of the ratio that counts is our own product without an epilogue."""
+    """The peer of the reported ratio is the library's product without an epilogue."""
     gelu = functools.partial(torch.nn.functional.gelu, approximate="tanh" if "tanh" in case else "none")
     a, b = random_of((m, k), torch.bfloat16), random_of((k, n), torch.bfloat16)
     bias, residual = random_of((n,), torch.bfloat16), random_of((m, n), torch.bfloat16)
@@ -158,7 +158,7 @@ def bias_gelu_residual(t, case, m, n, k):
 
 
 def swiglu(t, m, n, k):
-    """Beside our own product with both halves side by side."""
+    """Compares with the library's product of both halves side by side."""
     a, w = random_of((m, k), torch.bfloat16), random_of((k, 2 * n), torch.bfloat16)
     c, both = torch.empty(m, n, device=DEVICE, dtype=torch.bfloat16), torch.empty(m, 2 * n, device=DEVICE, dtype=torch.bfloat16)
     run, without = t.caller("matmul_swiglu", [a, w[:, :n], w[:, n:], c]), t.caller("matmul", [a, w, both])
@@ -227,7 +227,7 @@ def matmul_epilogue(t):
 
 
 def rungs(t):
-    """bench/ladder.py measures these by themselves: plans of one kernel, not what the library chooses."""
+    """Excluded here: bench/ladder.py measures plans of one kernel, not the library's choices."""
     for number in range(len(ladder.rungs())):
         for shape in LARGE[:3]:
             yield "ladder", f"{number}: {text(*shape)} bf16 NN", functools.partial(plain, t, "ladder", *shape, torch.bfloat16, number=number)

@@ -37,16 +37,16 @@ def route(z, k):
 
 
 def place(ids, experts):
-    """Order of the choices by expert, and the end of each expert's rows."""
+    """Returns the order of the choices by expert, and the end of each expert's rows."""
     flat = ids.reshape(-1)
     order = torch.argsort(flat, stable=True)
-    # Without bincount, which waits for the device and breaks a compiler's graph.
+    # Avoid bincount, which waits for the device and breaks a compiler's graph.
     counts = torch.zeros(experts, dtype=torch.int64, device=flat.device).scatter_add(0, flat, torch.ones_like(flat))
     return order, torch.cumsum(counts, 0).to(torch.int32)
 
 
 def grouped_layer(x, z, up, down, k):
-    """A pipeline of torch._grouped_mm."""
+    """Runs a pipeline of torch._grouped_mm."""
     tokens, experts = z.shape
     w, ids = route(z, k)
     order, ends = place(ids, experts)
@@ -59,7 +59,7 @@ def grouped_layer(x, z, up, down, k):
 
 
 def reference(x, z, up, down, k, tokens):
-    """fp32 of a few tokens."""
+    """Computes a few tokens in fp32."""
     w, ids = route(z[tokens], k)
     out = torch.zeros(len(tokens), x.shape[1], device=DEVICE)
     for i, t in enumerate(tokens):
@@ -71,7 +71,7 @@ def reference(x, z, up, down, k, tokens):
 
 
 def weights_of(h, i, experts, count=[{}]):
-    """One model at a time: the largest has 22 GB."""
+    """Keeps one model at a time: the largest has 22 GB."""
     key = (h, i, experts)
     if key not in count[0]:
         count[0].clear()
@@ -99,7 +99,7 @@ LARGEST = 448.0  # of float8_e4m3fn
 
 
 def quantised(x, scale=None):
-    """x in 8 bits, and the scale of each row where none is given."""
+    """Returns x in 8 bits, and the scale of each row if none is given."""
     if scale is None:
         scale = x.float().abs().amax(-1) / LARGEST
         scale = torch.where(scale == 0, 1.0, scale)
@@ -120,7 +120,7 @@ def quantised_weights(h, i, experts, scaling, count=[{}]):
 
 
 def grouped_fp8_layer(x, z, up, down, k):
-    """A pipeline of torch._scaled_grouped_mm, with scales of rows; up and down are pairs of values and scales."""
+    """Runs a pipeline of torch._scaled_grouped_mm with row scales; up and down are pairs of values and scales."""
     tokens, experts = z.shape
     w, ids = route(z, k)
     order, ends = place(ids, experts)
@@ -137,7 +137,7 @@ def grouped_fp8_layer(x, z, up, down, k):
 
 
 def fp8_layer(t, model, tokens, scaling, promotes=False, distribution="uniform"):
-    """Experts of 8 bits beside those of 16, and beside torch's."""
+    """Compares 8-bit experts with 16-bit ones and with torch's."""
     h, i, experts, k = MODELS[model]
     (up, up_scales), (down, down_scales) = quantised_weights(h, i, experts, scaling)
     x, z = torch.randn(tokens, h, device=DEVICE, dtype=torch.bfloat16), logits_of(tokens, experts, distribution)

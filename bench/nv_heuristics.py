@@ -16,7 +16,7 @@ import pathlib
 import sys
 
 AUDIT = pathlib.Path(__file__).parent / "results/sweeps/2026-11-26-h200-audit.jsonl"
-FIRST = 12  # configurations that the model shows a tuner
+FIRST = 12  # number of configurations that the model offers to a tuner
 PRECISION = "TST"  # bf16 operands, f32 sums, bf16 result
 
 
@@ -60,7 +60,7 @@ def ranks(values):
 
 
 def correlation(a, b):
-    """Spearman's, with ties."""
+    """Returns Spearman's rank correlation, with ties."""
     x, y = ranks(a), ranks(b)
     mean = (len(x) - 1) / 2
     both = sum((p - mean) * (q - mean) for p, q in zip(x, y))
@@ -69,7 +69,7 @@ def correlation(a, b):
 
 
 class Heuristics:
-    """The package, for one model of GPU."""
+    """The package, for one GPU model."""
 
     def __init__(self, nv, gpu):
         self.nv = nv
@@ -146,7 +146,7 @@ def main():
         sys.exit("nvMatmulHeuristics is not installed: pip install nvidia-matmul-heuristics")
     heuristics = Heuristics(nv, options.gpu)
     rows = [row_of(*audit, heuristics, options.count) for audit in audits(options.audit)]
-    heuristics.all.handle = None  # its destructor ends in a segmentation fault
+    heuristics.all.handle = None  # its destructor crashes
     print("| product | ours | theirs | theirs in our first | ours in theirs | ours over the best | their tile over the best | rank correlation: ours, theirs |")
     print("|---|---|---|---|---|---|---|---|")
     for row in rows:

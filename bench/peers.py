@@ -56,13 +56,13 @@ class Tegula:
         self.pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
     def borrow(self, tensors):
-        """Capsules, and pointers to what they hold for as long as they live."""
+        """Returns capsules, and pointers to their contents, valid while the capsules live."""
         capsules = [torch.utils.dlpack.to_dlpack(t) for t in tensors]
         return capsules, (ctypes.c_void_p * len(tensors))(*[self.pointer(c, b"dltensor") for c in capsules])
 
     def pairs(self, case, tensors, number=0.0):
         """Pairs of one head that a case of attention keeps, computes and would in the best cover, and its tiles."""
-        torch.cuda.synchronize()  # tables are read on a stream of the library's
+        torch.cuda.synchronize()  # tables are read on a stream of the library
         capsules, pointers = self.borrow(tensors)
         found = Pairs()
         if self.lib.tegula_bench_pairs(case.encode(), pointers, len(tensors), number, ctypes.byref(found)) != 0:
@@ -80,7 +80,7 @@ class Tegula:
         return [json.loads(line) for line in text.decode().splitlines()]
 
     def caller(self, case, tensors, number=0.0):
-        """A function without arguments that runs the case on the current stream."""
+        """Returns a function without arguments that runs the case on the current stream."""
         capsules, pointers = self.borrow(tensors)
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         name = case.encode()
@@ -89,12 +89,12 @@ class Tegula:
             if self.lib.tegula_bench_run(name, pointers, len(tensors), stream, number) != 0:
                 raise RuntimeError(self.lib.tegula_bench_error().decode())
 
-        run.capsules = capsules  # kept alive with the function
+        run.capsules = capsules  # keeps the capsules alive with the function
         return run
 
 
 class Power:
-    """Clock and power of the card while something runs."""
+    """Records clock and power of the card while something runs."""
 
     def read(self):
         out = subprocess.run(["nvidia-smi", "--query-gpu=clocks.sm,power.draw", "--format=csv,noheader,nounits"], capture_output=True, text=True)
@@ -103,7 +103,7 @@ class Power:
 
 
 def flush_l2(buffer=[]):
-    """By reading: lines that a fill leaves behind are dirty, and whoever is timed next would pay for writing them back."""
+    """Flushes by reading: a fill leaves dirty lines, and the next timed kernel would pay for their write-back."""
     if not buffer:
         buffer.append(torch.zeros(64 << 20, dtype=torch.int32, device=DEVICE))
     buffer[0].amax()
@@ -115,12 +115,12 @@ LEAD_US = 300  # behind other kernels' launches the host is slower now and then:
 
 
 def lead_of(slowest_us):
-    """How long the device waits before a sample, where a call takes the host so long at best."""
+    """Returns how long the device waits before a sample, by the longest host time of the calls."""
     return max(LEAD_US, 2 * slowest_us)
 
 
 def host_us(run):
-    """What a call takes on the host, launches and all."""
+    """Returns the host time of a call, including launches."""
     torch.cuda.synchronize()
     begin = time.perf_counter()
     run()
@@ -130,7 +130,7 @@ def host_us(run):
 
 
 def time_once(run, lead_us=0):
-    """The device waits first, for as long as the host may need to launch."""
+    """The device first waits for as long as the host may need to launch."""
     flush_l2()
     if lead_us > 0:
         torch.cuda._sleep(int(lead_us * CYCLES_PER_US))
@@ -191,7 +191,7 @@ def vector_add(t):
 
 
 def reference_attention(q, k, v, rows, causal):
-    """fp64 on some rows of the first and the last head."""
+    """Computes some rows of the first and the last head in fp64."""
     q, k, v = (x[:1, ENDS].double() for x in (q, k, v))
     s = (q[:, :, rows] @ k.transpose(-1, -2)) / q.shape[-1] ** 0.5
     if causal:
@@ -243,21 +243,21 @@ SUITES = [vector_add, *row_suites.SUITES, *device_suites.SUITES, attentions, att
 
 
 def that_work(peers):
-    """Not every peer takes every case."""
+    """Not every peer supports every case."""
     found = {}
     for name, run in peers.items():
         try:
             run()
             torch.cuda.synchronize()
             found[name] = run
-        except Exception as problem:  # compilers of peers have exceptions of their own
+        except Exception as problem:  # compilers of peers raise their own exceptions
             print(f"{name}: {str(problem)[:200]}", file=sys.stderr)
     return found
 
 
 def row_of(name, case, make, rounds):
     made = make()
-    if isinstance(made, dict):  # timed otherwise
+    if isinstance(made, dict):  # timed in a different way
         clock, watts = Power().read()
         return {"suite": name, "case": case, **made, "clock_mhz": clock, "power_w": watts}
     run, peers, error, work = made
@@ -305,7 +305,7 @@ def main():
     for name, case, make in cases[part::parts]:
         try:
             emit({**row_of(name, case, make, options.rounds), **facts})
-        except Exception as problem:  # one broken case must not lose the others' rows
+        except Exception as problem:  # one broken case must not lose the rows of others
             emit({"suite": name, "case": case, "error": str(problem)[:2000], **facts})
         torch.cuda.empty_cache()
     if not options.filter and not options.ladder and part == 0:

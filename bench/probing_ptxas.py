@@ -53,7 +53,7 @@ def probe(line):
 
 
 def probed(ptx, base):
-    """The text with probes, and what each line of it that has one does."""
+    """Returns the text with probes, and a description of each probed line."""
     out, what, begun = [], {}, False
     lines = ptx.split("\n")
     entry = next(i for i, line in enumerate(lines) if ".entry" in line)
@@ -82,7 +82,7 @@ def clocks(at):
 
 
 def with_span(ptx, base):
-    """The text with the time and the clock written where a CTA begins and ends."""
+    """Returns the text with stores of the time and the clock at the begin and end of a CTA."""
     body = ptx.index("{", ptx.index(".entry")) + 1
     begin = f"""
 	.reg .b64 %span_at, %span_t;

@@ -32,7 +32,7 @@ def case_of(run, peers, pairs, moved):
 
 
 def compiled(f, *args):
-    """By torch.compile, for these arguments' shapes."""
+    """Compiles with torch.compile for the shapes of these arguments."""
     fast = torch.compile(f, dynamic=False)
     return lambda: fast(*args)
 
@@ -94,7 +94,7 @@ def layer_norm(t, rows, cols, eps=1e-5):
 
 
 def gradients(norm, tensors, dy):
-    """Of `norm` by autograd, in double."""
+    """Computes the gradient of `norm` by autograd, in double."""
     leaves = [x.double().requires_grad_() for x in tensors]
     norm(*leaves).backward(dy.double())
     return [x.grad for x in leaves]
@@ -188,7 +188,7 @@ def cross_entropy(t, rows, classes):
     loss, lse = torch.empty(rows, device=DEVICE), torch.empty(rows, device=DEVICE)
     f = functools.partial(F.cross_entropy, reduction="none")
     peers = {"torch": lambda: f(logits, labels), "torch.compile": compiled(lambda a, b: f(a.float(), b), logits, labels)}
-    # Reads alone: the copy of half the bytes moves as many.
+    # Read-only: a copy of half the bytes moves the same amount.
     return case_of(t.caller("cross_entropy", [logits, labels, loss, lse]), peers, [(loss, lambda: f(logits.float(), labels))], [logits])
 
 
@@ -211,7 +211,7 @@ def linear_cross_entropy(t, tokens, features, classes, held):
     z, dx_of_peer, dw_of_peer = torch.empty_like(logits), torch.empty_like(x), torch.empty(classes, features, device=DEVICE, dtype=BF16)
 
     def gemms():
-        """The same three products by cuBLAS, and nothing else."""
+        """Computes the same three products with cuBLAS only."""
         for begin in range(0, tokens, held):
             part = slice(begin, begin + held)
             torch.mm(x[part], w.T, out=z)

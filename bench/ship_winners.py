@@ -18,7 +18,7 @@ FIELDS = (*KEY, "config", "code", "ratio", "ratio_high", "candidates", "tools", 
 
 
 def file_name_of(text):
-    """As autotune/store/shipped_winners.cpp names them."""
+    """Returns file names as in autotune/store/shipped_winners.cpp."""
     return re.sub(r"[^0-9A-Za-z]+", "-", text.lstrip("".join(c for c in map(chr, range(128)) if not c.isalnum()))).lower()
 
 
@@ -33,7 +33,7 @@ def key_of(winner):
 
 
 def line_of(winner):
-    """In the order of names, and without the time: a file changes where a winner does."""
+    """Sorts fields by name and clears the time, so that a file changes only if a winner does."""
     return json.dumps({"table": "winner", **winner, "at": 0}, sort_keys=True, separators=(",", ":"))
 
 

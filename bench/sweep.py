@@ -43,7 +43,7 @@ def cudnn(q, k, v, causal):
 
 
 def row_of(case, runs, rounds, facts):
-    """Medians of all forms; one that fails is left out, and said."""
+    """Prints the medians of all forms; forms that fail are reported and omitted."""
     works, failed = {}, []
     for name, run in runs.items():
         try:
@@ -101,7 +101,7 @@ def epilogues(t):
 
 
 def documents(s, count):
-    """The document of each position, of lengths drawn at random, the same in every run."""
+    """Returns the document of each position, with random lengths that are equal in every run."""
     ends = torch.randperm(s, generator=torch.Generator().manual_seed(1))[: count - 1].sort().values.to(peers.DEVICE)
     return torch.bucketize(torch.arange(s, device=peers.DEVICE), ends, right=True).int()
 

@@ -16,7 +16,7 @@ import torch
 
 
 def points(buffer, names, group):
-    """(what, cycles since the point before) of a warpgroup, in order."""
+    """Returns (description, cycles since the preceding point) of a warpgroup, in order."""
     written = [(int(line), int(clock) & 0xFFFFFFFF) for line, clock in buffer[group].tolist() if line or clock]
     return [(names.get(line, "?"), (clock - before) & 0xFFFFFFFF) for (_, before), (line, clock) in zip(written, written[1:])]
 

@@ -25,7 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 EXPERTS, SHARED, CHOICES = 64, 2, 6  # bench/training_exports.cpp has the same
 PARTS = ("eager", "noise", "compile", "tegula")
 WARM_UP = 20  # steps that are not timed: compiling, choosing
-GRACE = 8  # seconds behind the limit after which a part that hangs prints its stack and ends
+GRACE = 8  # seconds after the limit until a part that hangs prints its stack and exits
 
 
 def say(part, text):
@@ -55,12 +55,12 @@ TINY = Sizes(layers=2, width=32, heads=2, inner=16, words=32, length=8, batch=2)
 
 
 def grouped_rows(rows, weights, ends):
-    """rows of expert e times weights[e]^T."""
+    """Multiplies the rows of expert e by weights[e]^T."""
     return torch._grouped_mm(rows, weights.transpose(1, 2), offs=ends)
 
 
 def looped_rows(rows, weights, ends):
-    """The same where PyTorch has no differentiable grouped product."""
+    """The same for versions of PyTorch without a differentiable grouped product."""
     parts, first = [], 0
     for e, last in enumerate(ends.tolist()):
         parts.append(rows[first:last] @ weights[e].T)
@@ -73,14 +73,14 @@ def best_rows(device):
         x = torch.randn(16, 64, device=device, dtype=torch.bfloat16, requires_grad=True)
         w = torch.randn(2, 64, 64, device=device, dtype=torch.bfloat16, requires_grad=True)
         y = grouped_rows(x, w, torch.tensor([8, 16], device=device, dtype=torch.int32))
-        y.backward(torch.ones_like(y))  # a tensor of its own: an expanded scalar's strides are refused
+        y.backward(torch.ones_like(y))  # a dense tensor: the strides of an expanded scalar are rejected
         return grouped_rows
     except (AttributeError, RuntimeError):
         return looped_rows
 
 
 def torch_experts(x, logits, up, down, product):
-    """The routed experts by PyTorch, and the shared ones."""
+    """Runs the routed experts with PyTorch, and the shared ones."""
     p, ids = torch.topk(torch.softmax(logits, -1), CHOICES, -1)
     flat = ids.reshape(-1)
     order = torch.argsort(flat, stable=True)
@@ -154,11 +154,11 @@ def text_of(sizes, steps, device):
     return [(batch[:, :-1].contiguous(), batch[:, 1:].contiguous()) for batch in words]
 
 
-kept = []  # libraries stay loaded
+kept = []  # keeps libraries loaded
 
 
 def tegula_experts(library):
-    """The exported layer as an operator with a gradient."""
+    """Wraps the exported layer as an operator with a gradient."""
     if not pathlib.Path(library).exists():
         sys.exit(f"there is no {library}: build the target tegula_bench and name it by --lib")
     sys.path.insert(0, str(ROOT / "python"))
@@ -171,7 +171,7 @@ def tegula_experts(library):
 
 
 def check_layer(experts, sizes, device):
-    """One layer's values and gradients beside PyTorch's: a fault shows here rather than in a curve."""
+    """Compares one layer's values and gradients with PyTorch's, so that a fault shows here, not only in a curve."""
     torch.manual_seed(3)
     tokens = sizes.batch * sizes.length  # so that training takes the same kernels
     made = [torch.randn(tokens, sizes.width, device=device), torch.randn(tokens, EXPERTS, device=device),
@@ -282,7 +282,7 @@ def compare(rows):
 
 
 def rows_of(path):
-    """The last row of each part."""
+    """Returns the last row of each part."""
     rows = {}
     for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
@@ -300,14 +300,14 @@ def emit(row, path):
 
 
 def run_part(part, args):
-    """A part in this process."""
+    """Runs a part in this process."""
     faulthandler.dump_traceback_later(max(1, args.seconds + GRACE - (time.perf_counter() - BEGIN)), exit=True)
     say(part, f"torch {torch.__version__}")
     emit(train(part, args, TINY if args.tiny else Sizes()), args.rows)
 
 
 def run_apart(part, args):
-    """A part in a process of its own, whose lines pass through; its row, or None."""
+    """Runs a part in a separate process and prints its lines; returns its row, or None."""
     command = [sys.executable, "-u", __file__, "--only", part, "--lib", args.lib, "--steps", str(args.steps), "--seconds", str(args.seconds),
                "--device", args.device, *(["--tiny"] if args.tiny else []), *(["--rows", args.rows] if args.rows else [])]
     row = None

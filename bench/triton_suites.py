@@ -37,7 +37,7 @@ def elementwise(t, case, n, count, theirs, want, number=0.0):
 
 
 def dropout(t, n):
-    """Both draw numbers of their own: the means are compared, which are sums of 2^26 numbers."""
+    """Both draw different random numbers: compares the means, which are sums of 2^26 numbers."""
     x, y, other = torch.ones(n, device=DEVICE), torch.empty(n, device=DEVICE), torch.empty(n, device=DEVICE)
     mean = lambda a: a.double().mean().view(1)
     run = t.caller("triton_04_dropout", [x, y], 7)

@@ -99,7 +99,7 @@ def main():
             for d in row["decisions"]:
                 kept = "" if d["is_replaced"] else " (kept: low confidence)" if d["is_low_confidence"] else " (kept)"
                 print(f"    {d['family']}: {d['default']} -> {d['config']}{kept}, {d['candidates']} timed, {d['rejected']} rejected", flush=True)
-        except Exception as problem:  # one broken shape must not lose the others' rows
+        except Exception as problem:  # one broken shape must not lose the rows of others
             row = {"error": str(problem)[:2000]}
             print(f"{name}: {row['error']}", file=sys.stderr, flush=True)
         if out:

@@ -18,7 +18,7 @@ WIDTH = 120
 PAGES = ["README.md", "CONTRIBUTING.md", *(str(p.relative_to(ROOT)) for d in ("docs", "docs/language", "docs/adr")
                                              for p in sorted((ROOT / d).glob("*.md")))]
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-RECORDS = ("docs/hopper-matmul.md",)  # plans as they were named when they were measured
+RECORDS = ("docs/hopper-matmul.md",)  # plans with the names of the time of their measurement
 IDENTIFIER = re.compile(r"_|[a-z0-9][A-Z]")
 TRITON = """x_ptr static_range atomic_cas debug_barrier inline_asm_elementwise device_print dot_scaled TRITON_INTERPRET
             eviction_policy cache_modifier associative_scan num_ctas"""
@@ -43,7 +43,7 @@ def words_of_sources(files):
 
 
 def is_known(word, words):
-    """`_X` stands for an op, `a_` and `_b` for all words that begin and end so."""
+    """`_X` matches an op; `a_` and `_b` match all words with that prefix or suffix."""
     if word in FOREIGN or word in words:
         return True
     if word.endswith("_X"):
@@ -54,7 +54,7 @@ def is_known(word, words):
 
 
 def parts(lines):
-    """The page without its blocks of code, line by line, and the words of those."""
+    """Returns the page without code blocks, line by line, and the words of those blocks."""
     prose, words, inside = [], set(), False
     for line in lines:
         fence = line.lstrip().startswith("```")
@@ -76,14 +76,14 @@ def faults_of(page, words):
             if "://" not in target and not ((ROOT / page).parent / target).exists():
                 yield f"{page}:{number}: no file {target}"
     text = "\n".join(prose)
-    for span in re.finditer(r"`([^`]+)`", text):  # one may go on in the next line
+    for span in re.finditer(r"`([^`]+)`", text):  # a span may continue on the next line
         for word in WORD.findall(span[1]):
             if page not in RECORDS and IDENTIFIER.search(word.strip("_")) and word not in own and not is_known(word, words):
                 yield f"{page}:{text.count(chr(10), 0, span.start()) + 1}: `{word}` is not in the tree"
 
 
 def faults_of_sweeps(folder="bench/results/sweeps"):
-    """A row begins with the names of its files, which may have `*`."""
+    """Each row begins with the names of its files, which may contain `*`."""
     rows = re.findall(r"^\| (`.*?) \| ", (ROOT / folder / "README.md").read_text(), re.M)
     patterns = [p for row in rows for p in re.findall(r"`([^`]+\.(?:jsonl|txt))`", row)]
     files = [p.name for p in sorted((ROOT / folder).iterdir()) if p.name != "README.md"]

@@ -11,7 +11,7 @@ FLAGS = ["-std=c++20", "-Wall", "-Wextra", "-Werror"]
 
 
 def compiled(compiler, source, includes, output):
-    """The compiler's complaint about the text `source`, or ''."""
+    """Returns the compiler's error for the text `source`, or ''."""
     command = [compiler, *FLAGS, *includes, "-x", "c++", "-", "-c", "-o", output]
     return subprocess.run(command, input=source, capture_output=True, text=True).stderr
 
@@ -26,7 +26,7 @@ def main():
     faults = []
     with tempfile.TemporaryDirectory() as folder, \
             concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        # Twice in one file: a missing #pragma once is found too.
+        # Include twice in one file, to find a missing #pragma once, too.
         jobs = {h: pool.submit(compiled, compiler, f'#include "{h}"\n#include "{h}"\n', includes, os.devnull)
                 for h in headers}
         pair = {name: pool.submit(compiled, compiler, everything + body, includes, f"{folder}/{name}.o")
@@ -34,7 +34,7 @@ def main():
                                    ("b", "int other();\nint other() { return 0; }\n"))}
         faults += [f"{name}: does not compile alone\n{job.result()}" for name, job in jobs.items() if job.result()]
         if not faults and not any(job.result() for job in pair.values()):
-            # Undefined symbols of ours are the library's business; a definition in both files is the fault sought.
+            # Ignore undefined symbols, which the library defines; a definition in both files is the error to find.
             link = subprocess.run([compiler, "-r", f"{folder}/a.o", f"{folder}/b.o", "-o", f"{folder}/ab.o"],
                                   capture_output=True, text=True)
             if link.returncode:

@@ -18,7 +18,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')
 
 
 def public_headers(root):
-    """Which layer installs "tegula/x.h"."""
+    """Returns the layer that installs "tegula/x.h"."""
     owners = {}
     for layer in LAYERS:
         base = root / layer / "include"
@@ -28,7 +28,7 @@ def public_headers(root):
 
 
 def fault(path, name, quoted, owners):
-    """Why `path` may not include `name`, or None."""
+    """Returns the reason why `path` must not include `name`, or None."""
     here = path.parts[0]
     is_public = len(path.parts) > 1 and path.parts[1] == "include"
     owner = owners.get(name) or (name.split("/")[0] if "/" in name else None)

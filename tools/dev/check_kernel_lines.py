@@ -22,7 +22,7 @@ def lines(path):
 
 
 def lambda_lines(path, beginning):
-    """From the line with `beginning` to the end of that statement."""
+    """Returns the number of lines from the one with `beginning` to the end of that statement."""
     all_lines = lines(path)
     first = next(i for i, line in enumerate(all_lines) if beginning in line)
     indent = all_lines[first][:len(all_lines[first]) - len(all_lines[first].lstrip())]
@@ -34,7 +34,7 @@ def main(arguments):
     product += [HEADERS / name for name in ("matmul.h", "matmul_kernels.h", "fused_matmul.h")]
     log_space = [HEADERS / "log_matmul.h", *(ROOT / "kernels/log_matmul").glob("*.cpp")]
     known = {*product, *log_space}
-    # A new header of products is to be counted somewhere.
+    # Each new header of products must be counted.
     faults = [f"{path.relative_to(ROOT)} is counted nowhere" for path in HEADERS.glob("*matmul*") if path not in known]
     limits = [("the library's product", sum(len(lines(path)) for path in product), 560),
               ("log-space products", sum(len(lines(path)) for path in log_space), 160),

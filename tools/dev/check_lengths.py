@@ -15,20 +15,20 @@ SCOPE = re.compile(r"\b(?:namespace|class|struct|union|enum)\b[^;()]*$|\bextern\
 
 
 def blanked(text):
-    """The text with comments, literals and preprocessor lines blanked, line structure kept."""
+    """Returns the text with comments, literals and preprocessor lines blanked, and the line structure kept."""
     def blank(match):
         return re.sub(r"[^\n]", " ", match[0])
-    # A digit separator (1'000) is no character literal.
+    # A digit separator (1'000) does not start a character literal.
     text = re.sub(r"(?<=[0-9a-fA-F])'(?=[0-9a-fA-F])", " ", text)
     text = NOISE.sub(blank, text)
     return re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", blank, text, flags=re.M)
 
 
 def functions(text):
-    """(first line, length, header) of each outermost function body."""
+    """Returns (first line, length, header) of each outermost function body."""
     code = blanked(text)
-    stack, start = [], 0  # start: where the text since the last ; { } begins
-    inside = 0            # depth of the function we are in, 0 outside
+    stack, start = [], 0  # start: position after the last ; { }
+    inside = 0            # depth of the current function, 0 outside
     found = []
     for i, c in enumerate(code):
         if c == "{":

@@ -19,7 +19,7 @@ CASE = re.compile(r"\bcase\s+((?:\w+::)*)(\w+)\s*:")
 
 
 def closing(text, at):
-    """The position behind the bracket that closes the one at `at`."""
+    """Returns the position after the bracket that closes the one at `at`."""
     depth = 0
     for i in range(at, len(text)):
         depth += {"(": 1, "{": 1, ")": -1, "}": -1}.get(text[i], 0)
@@ -29,7 +29,7 @@ def closing(text, at):
 
 
 def op_switches(text, ops):
-    """Lines of the switches whose subject or whose cases are ops."""
+    """Returns the lines of switches whose subject or cases are ops."""
     def blank(match):
         return '""' if match[0].startswith('"') else "\n" * match[0].count("\n")
     text = COMMENT.sub(blank, text)

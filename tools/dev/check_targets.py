@@ -31,7 +31,7 @@ RULES = [
 
 
 def faults(path, text):
-    """(line, reason) of each fact of one GPU in a file of the repository."""
+    """Returns (line, reason) for each GPU-specific fact in a file of the repository."""
     if path.startswith(HOMES):
         return []
     found = []

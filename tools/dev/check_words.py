@@ -26,12 +26,12 @@ SOURCES = (".cpp", ".h", ".def", ".cu")
 
 
 def blanked(text):
-    """Spaces for all but the ends of lines."""
+    """Replaces all but line ends by spaces."""
     return re.sub(r"[^\n]", " ", text)
 
 
 def parts_of(text):
-    """(scope, number of the line, text) of a source file's code and comments."""
+    """Returns (scope, line number, text) of a source file's code and comments."""
     code, comments, end = [], [], 0
     for match in LEXER.finditer(text):
         code += [text[end:match.start()], blanked(match[0])]
@@ -49,7 +49,7 @@ def parts_of(text):
             yield "trail", number, words
             last = None
         else:
-            if last != number - 1 and not comment.startswith("///<"):  # "///<" continues the one behind code
+            if last != number - 1 and not comment.startswith("///<"):  # "///<" continues the preceding trailing comment
                 yield "block", number, words
             last = number
 

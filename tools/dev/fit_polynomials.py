@@ -26,7 +26,7 @@ def rounded(value, kind):
 
 
 def extrema(error, points):
-    """Points of largest |error| between changes of its sign, as (point, error)."""
+    """Returns the points of largest |error| between sign changes, as (point, error)."""
     out = []
     for x in points:
         e = error(x)
@@ -95,11 +95,11 @@ def fit(row):
         rest = lambda x: f(x) - sum(a * x ** p for a, p in fixed)
         try:
             _, c = remez(rest, weight, low, high, powers, points)
-        except ZeroDivisionError:  # a node at 0, where all powers that are left vanish
+        except ZeroDivisionError:  # a node at 0, where all remaining powers vanish
             break
         done.append((rounded(c[0], kind), powers.pop(0)))
         if kind == "f64" and worst_of(done + [(a, p) for a, p in zip(c[1:], powers)]) > 4 * first:
-            break  # nothing is made up for any more
+            break  # the rest no longer compensates for the rounding
     if powers or worst_of(together) < worst_of(done):
         done = together
     worst = worst_of(done)
@@ -129,7 +129,7 @@ def log1p_rest(x):
 
 
 def atanh_rest(z):
-    """(2 atanh(s) - 2 s) / s^3 of z = s^2."""
+    """Returns (2 atanh(s) - 2 s) / s^3 as a function of z = s^2."""
     s = mp.sqrt(z)
     return (2 * mp.atanh(s) - 2 * s) / s ** 3
 
@@ -139,7 +139,7 @@ def exp_rest(x):
 
 
 def odd_rest(function):
-    """(f(x) - x) / x^3 of z = x^2, for odd f with slope 1."""
+    """Returns (f(x) - x) / x^3 as a function of z = x^2, for odd f with slope 1."""
     def of_square(z):
         x = mp.sqrt(z)
         return (function(x) - x) / x ** 3
@@ -152,7 +152,7 @@ def erf_over_x(z):
 
 
 def erfcx_part(center):
-    """(1 + 2 a) e^(a^2) erfc(a) of q = (a - center) / (a + center)."""
+    """Returns (1 + 2 a) e^(a^2) erfc(a) as a function of q = (a - center) / (a + center)."""
     def of_q(q):
         if q >= 1:
             return 2 / mp.sqrt(mp.pi)
@@ -168,7 +168,7 @@ def erfcx_part(center):
 
 
 def erfinv_factor(w):
-    """erfinv(x) / x where w = -log(1 - x^2), by Newton's method on erfc."""
+    """Returns erfinv(x) / x as a function of w = -log(1 - x^2), by Newton's method on erfc."""
     if w < mp.mpf(10) ** -40:
         return mp.sqrt(mp.pi) / 2
     y = mp.sqrt(max(w - mp.log(mp.pi * max(w, mp.mpf(1))) / 2, mp.mpf("0.01")))
@@ -191,7 +191,7 @@ def of_root(function):
 
 
 def stirling_rest(z):
-    """(log Gamma(x) - (x - 1/2) log x + x - log(2 pi) / 2) x of z = 1 / x^2."""
+    """Returns (log Gamma(x) - (x - 1/2) log x + x - log(2 pi) / 2) x as a function of z = 1 / x^2."""
     if z < mp.mpf(10) ** -12:
         return mp.mpf(1) / 12 - z / 360
     x = 1 / mp.sqrt(z)

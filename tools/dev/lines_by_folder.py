@@ -19,13 +19,13 @@ LITERAL = re.compile(r'R"(?P<d>[^()\s\\]{0,16})\(.*?\)(?P=d)"|"(?:\\.|[^"\\\n])*
 
 
 def code_lines(text):
-    """How many lines hold code; comment marks inside of literals are none."""
+    """Returns the number of lines with code; comment marks inside literals do not count."""
     without = LITERAL.sub(lambda m: "\n" * m[0].count("\n") if m[0].startswith(("//", "/*")) else m[0], text)
     return sum(1 for line in without.splitlines() if line.strip())
 
 
 def files_at(root, commit):
-    """Pairs of path and text of the sources at `commit`; of the working tree where that is None."""
+    """Returns pairs of path and text of the sources at `commit`, or of the working tree if it is None."""
     suffixes = ("*.h", "*.cpp", "*.def")
     if commit is None:
         names = subprocess.run(["git", "ls-files", *suffixes], cwd=root, check=True, capture_output=True, text=True)

@@ -16,7 +16,7 @@ import tomllib
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# What a wheel of PEP 600 may take from the system, of what our libraries use.
+# System libraries that PEP 600 permits a wheel to use, limited to those that the libraries need.
 SYSTEM = re.compile(r"(libc|libm|libdl|libpthread|librt|libgcc_s|ld-linux-x86-64)\.so")
 
 
@@ -25,7 +25,7 @@ def readelf(option, path):
 
 
 def glibc_of(files):
-    """(major, minor) of the newest symbol of glibc that the files need. Exits where they need other libraries."""
+    """Returns (major, minor) of the newest glibc symbol that the files need. Exits if they need other libraries."""
     newest, ours = (2, 17), {path.name for path in files}
     for path in files:
         for name in re.findall(r"\(NEEDED\).*\[(.*)\]", readelf("--dynamic", path)):
@@ -37,7 +37,7 @@ def glibc_of(files):
 
 
 def contents(prefix):
-    """Path in the wheel -> file, and those of them that are ELF files."""
+    """Returns a map from path in the wheel to file, and the list of ELF files among them."""
     package = next(prefix.glob("share/**/tegula/__init__.py")).parent
     files = {f"tegula/{path.name}": path for path in package.glob("*.py")}
     soname = next(path for path in prefix.glob("lib*/**/libtegula.so.*") if re.fullmatch(r"libtegula\.so\.\d+", path.name))
@@ -52,7 +52,7 @@ def contents(prefix):
 
 
 def write(wheel, name, data, is_executable, record):
-    info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))  # equal contents give equal wheels
+    info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))  # fixed time, so that equal contents give equal wheels
     info.external_attr = (0o100755 if is_executable else 0o100644) << 16
     info.compress_type = zipfile.ZIP_DEFLATED
     wheel.writestr(info, data)

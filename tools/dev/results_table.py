@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 COMMAND = "`make gpu-pack && python3 bench/peers.py --out bench/results/FILE.jsonl`, then `tools/dev/results_table.py`"
 
-# The README's rows: what is computed, the suites whose cases count, and the peers of which the fastest of each case counts.
+# Rows of the README: description, suites whose cases are included, and peers; the fastest peer of each case is used.
 WORKLOADS = [
     ("matmul bf16, 16 .. 16384 rows", ["matmul"], "cuBLAS(Lt), Triton"),
     ("matmul bf16, 20 random shapes", ["matmul_drawn"], "cuBLAS(Lt)"),
@@ -44,7 +44,7 @@ WORKLOADS = [
     ("sort, top-k, search, histogram", ["device_sort", "device_topk", "device_searchsorted", "device_histogram"], "torch"),
     ("Triton's tutorials", [f"triton_{suite}" for *_, suites in triton_page.TUTORIALS for suite in suites], "Triton"),
 ]
-NOT_PEERS = ("ours_plain", "bf16", "copy", "dense", "cublas_gemms")  # our own, and bounds by other work than ours
+NOT_PEERS = ("ours_plain", "bf16", "copy", "dense", "cublas_gemms")  # variants of the library, and bounds for different work
 
 
 def every_row():
@@ -56,7 +56,7 @@ def every_row():
 
 
 def rows_by_device():
-    """The newest row of each suite, case and back end; cards in order of their names."""
+    """Returns the newest row of each suite, case and back end; cards are sorted by name."""
     newest = {(row["device"], row["suite"], row["case"], row.get("backend")): row for row in every_row()}
     return {device: [newest[key] for key in sorted(newest) if key[0] == device] for device in sorted({key[0] for key in newest})}
 
@@ -82,7 +82,7 @@ def head():
 
 
 def every_case(device, found):
-    """A table a suite, a column a peer."""
+    """Returns one table per suite, with one column per peer."""
     out = ["", f"## {device}", "",
            "Behind the rate stand the ratios to peers; the last columns are the clock in MHz with the power in W, and the commit."]
     suites = {}
@@ -103,7 +103,7 @@ def every_case(device, found):
 
 
 def of_errors(found):
-    """How far attention is from a reference in fp64, beside cuDNN on the same inputs."""
+    """Returns the errors of attention relative to an fp64 reference, next to those of cuDNN on the same inputs."""
     suites = {}
     for r in found:
         if "cudnn_err" in r:
@@ -119,7 +119,7 @@ def of_errors(found):
 
 
 def of_masks(found):
-    """What attention computes under masks, beside what they keep, and its rate beside that of our own causal kernel."""
+    """Returns the pairs that attention computes under masks, the pairs that masks keep, and the rate relative to the causal kernel."""
     rows = [r for r in found if "computed_pairs" in r]
     if not rows:
         return ""
@@ -140,7 +140,7 @@ def of_masks(found):
 
 
 def by_suite(found):
-    """Every suite, back end and peer in a row."""
+    """Returns one row per suite, back end and peer."""
     suites = {}
     for r in found:
         for peer, value in ratios(r).items():
@@ -154,13 +154,13 @@ def by_suite(found):
 
 
 def span(values, digits=None):
-    """With so many digits behind the point; None: two significant ones at least."""
+    """Formats a range of values with `digits` decimals; with None, at least two significant digits."""
     low, high = (f"{v:.{int(v < 10) if digits is None else digits}f}" for v in (min(values), max(values)))
     return low if low == high else f"{low} .. {high}"
 
 
 def of_workload(rows, suites):
-    """Rates, and ratios to the fastest peer of each case, of a workload on one card by LLVM."""
+    """Returns rates of a workload on one card with LLVM, and ratios to the fastest peer of each case."""
     cases = [r for r in rows if r["suite"] in suites and r["backend"] == "llvm" and set(ratios(r)) - set(NOT_PEERS)]
     best = [min(v for name, v in ratios(r).items() if name not in NOT_PEERS) for r in cases]
     if not best:
@@ -172,7 +172,7 @@ def of_workload(rows, suites):
 
 
 def summary(found):
-    """The README's table: a row a workload, by LLVM, beside the fastest peer of each case; a column a card."""
+    """Returns the README's table: one row per workload (LLVM, relative to the fastest peer of each case), one column per card."""
     names = [device.split()[1] for device in found]
     out = [wrapped(
         "LLVM back end. Ratio = time of the fastest peer / our time, median (least .. largest case): above 1 we are faster, medians "

@@ -45,7 +45,7 @@ writes them in Triton (`bench/triton_kernels.py`). [From Triton](language/triton
 
 
 def ours(name):
-    """The lines of a file within its namespace."""
+    """Returns the lines of a file within its namespace."""
     lines = (ROOT / f"examples/triton/{name}.h").read_text().splitlines()
     begin, end = lines.index("namespace tegula::tutorials {"), lines.index("}  // namespace tegula::tutorials")
     return "\n".join(lines[begin + 1:end]).strip("\n")
@@ -77,7 +77,7 @@ def newest_rows():
 
 
 def rows_of(suites, found):
-    """A case whose newest row is an error has no figure."""
+    """Returns no figure for a case whose newest row is an error."""
     return [row for (suite, _, _), row in found.items() if suite[len("triton_"):] in suites and "ratio_triton" in row]
 
 
@@ -87,7 +87,7 @@ def ratio(suites, found):
 
 
 def figures(suites, found):
-    """A table of the cases, and where their rows lie."""
+    """Returns a table of the cases, and the location of their rows."""
     rows = rows_of(suites, found)
     if not rows:
         return ""
