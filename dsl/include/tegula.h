@@ -10,8 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Tensors are those of dlpack.h. If that header is found, it is included; else the part of it
- * that is needed stands here. A copy of it under another name must be included before this file. */
+/* Tensors are those of dlpack.h. The header is included if it is found; otherwise the required part
+ * is defined here. A copy of it under another name must be included before this file. */
 #if !defined(DLPACK_DLPACK_H_) && defined(__has_include)
 #if __has_include(<dlpack/dlpack.h>)
 #include <dlpack/dlpack.h>
@@ -51,45 +51,45 @@ typedef struct {
 extern "C" {
 #endif
 
-/* Rises when a structure or the meaning of a function changes. New functions do not raise it. */
+/* Incremented when a structure or the meaning of a function changes, not for new functions. */
 #define TEGULA_ABI 1
-/* The ABI of the library that runs; equal to TEGULA_ABI where the header fits. */
+/* Returns the ABI of the loaded library; equal to TEGULA_ABI if the header matches it. */
 int32_t tegula_abi(void);
 
 /* An exported kernel, or another exported callable; it lives as long as the library that exports
  * it stays loaded. */
 typedef struct TegulaCallable TegulaCallable;
 
-/* A code says who must act. 4 and 5 are not in use. */
+/* Classifies errors by who must act. 4 and 5 are not used. */
 typedef enum {
   TEGULA_OK = 0,
   TEGULA_COMPILE = 1,  /* the author of the kernel */
   TEGULA_DEVICE = 2,   /* the owner of the machine: driver, missing library */
   TEGULA_INTERNAL = 3, /* the authors of Tegula */
-  TEGULA_ARGUMENT = 6, /* the caller: the arguments do not fit */
+  TEGULA_ARGUMENT = 6, /* the caller: invalid arguments */
   TEGULA_MEMORY = 7    /* the caller: host or device memory is used up */
 } TegulaCode;
 
-/* No pointer is null; "" stands for what is unknown. */
+/* No pointer is null; unknown texts are "". */
 typedef struct {
   int32_t code;        /* a TegulaCode */
   int32_t driver_code; /* CUresult, or 0 */
   const char* text;    /* begins with a stable code where there is one: "T0702: argument x of .." */
-  const char* hint;    /* one way to mend it */
-  const char* where;   /* place in the C++ source that it is about: "file.cpp:12" */
+  const char* hint;    /* one way to fix it */
+  const char* where;   /* location in the C++ source: "file.cpp:12" */
 } TegulaError;
 
-/* The error of this thread's last call of another function of this header; TEGULA_OK if that
+/* Returns the error of this thread's last call of another function of this header; TEGULA_OK if it
  * succeeded. Never null; valid until this thread's next such call. */
 const TegulaError* tegula_last_error(void);
 
 typedef enum {
-  TEGULA_NONE = 0,    /* an optional argument that is left out */
+  TEGULA_NONE = 0,    /* an omitted optional argument */
   TEGULA_TENSOR = 1,  /* value.tensor */
-  TEGULA_INT = 2,     /* value.i; for a float parameter, too */
+  TEGULA_INT = 2,     /* value.i; float parameters accept it too */
   TEGULA_FLOAT = 3,   /* value.f */
   TEGULA_POINTER = 4, /* value.pointer: an address on the device of the call */
-  TEGULA_OBJECT = 5   /* value.pointer: a tensor of Python, for tegula_call_objects alone */
+  TEGULA_OBJECT = 5   /* value.pointer: a Python tensor, only for tegula_call_objects */
 } TegulaKind;
 
 typedef struct {
@@ -108,10 +108,10 @@ typedef enum { TEGULA_IN = 0, TEGULA_OUT = 1, TEGULA_INOUT = 2 } TegulaAccess;
 typedef struct {
   const char* name;
   uint8_t access;   /* a TegulaAccess */
-  uint8_t kind;     /* a TegulaKind. TEGULA_POINTER takes a contiguous tensor, too */
+  uint8_t kind;     /* a TegulaKind. TEGULA_POINTER also accepts a contiguous tensor */
   uint8_t rank;     /* rank of a tensor, else 0 */
   uint8_t optional; /* 1: may be left out */
-  DLDataType dtype; /* type of elements or number; bits 0: any, but one for all of a call */
+  DLDataType dtype; /* type of elements or number; bits 0: any, the same in one call */
   const char* dims; /* names of a tensor's dimensions, "M K": equal names have equal extents; ""
                        where they have none. An output has "8", "M*8" or "M+1", too */
 } TegulaParam;
@@ -129,10 +129,10 @@ typedef struct {
 
 /* Writes up to `room` names of all that is exported, and returns how many there are. */
 int32_t tegula_list(const char** names, int32_t room);
-/* Null if nothing is exported as `name`. If two libraries export one name, the first one loaded
- * counts; the function `tegula_export_NAME` of a library returns its own. */
+/* Returns null if nothing is exported as `name`. If two libraries export one name, the first loaded
+ * one is found; the function `tegula_export_NAME` of a library returns that library's. */
 const TegulaCallable* tegula_find(const char* name);
-/* Null if the callable could not be made. */
+/* Returns null if the callable could not be made. */
 const TegulaSignature* tegula_signature(const TegulaCallable* callable);
 
 /* Queues a call. The device is that of the first tensor: a GPU, or for tensors in host memory the
@@ -152,7 +152,7 @@ TegulaCode tegula_infer(const TegulaCallable* callable, const TegulaArg* args, i
 
 /* Compiles what a call with these arguments needs, or finds it compiled, and loads it on the
  * device, without launching anything: make it before a stream is captured. `data` of tensors may be
- * null, which stands for memory aligned to 16 bytes. */
+ * null, which means memory aligned to 16 bytes. */
 TegulaCode tegula_prepare(const TegulaCallable* callable, const TegulaArg* args, int32_t count);
 /* Chooses the numbers of an exported kernel's tune() by measuring calls with copies of these
  * arguments, and keeps the winner for later calls of such arguments, in other processes too.
@@ -160,19 +160,19 @@ TegulaCode tegula_prepare(const TegulaCallable* callable, const TegulaArg* args,
 TegulaCode tegula_tune(const TegulaCallable* callable, const TegulaArg* args, int32_t count,
                        const char* budget);
 /* Adds a bundle of compiled kernels and winners (`tegula tune -o`, `tegula cache export`) to those
- * that this process asks before it compiles, behind TEGULA_BUNDLES. */
+ * that this process searches before it compiles, after those of TEGULA_BUNDLES. */
 TegulaCode tegula_bundle_add(const char* path);
-/* The text of compile_report(): which kernels this process compiled or found, where, and what that
- * took. Writes at most `room` bytes with the 0 at the end, and returns how many it has. */
+/* Writes the text of compile_report(): the kernels that this process compiled or found, where, and
+ * the time it took. Writes at most `room` bytes including the final 0; returns the full size. */
 size_t tegula_report(char* to, size_t room);
 
 /* Calls compiled ahead of time, as `tegula aot` writes them to an object file, with a header whose
  * functions call these. No compiler is needed, and no library of callables. */
-/* The row of the table that a call of `name` runs, from 0; -1 for none. Needs no GPU. */
+/* Returns the row of the table that a call of `name` runs, from 0, or -1 if none. Needs no GPU. */
 int32_t tegula_ahead_find(const void* table, uint64_t bytes, const char* name,
                           const TegulaArg* args, int32_t count);
 /* Queues the call on `stream`, a CUstream of the GPU of the first tensor. TEGULA_ARGUMENT (T1662)
- * where no row serves it. */
+ * if no row serves it. */
 TegulaCode tegula_ahead_call(const void* table, uint64_t bytes, const char* name,
                              const TegulaArg* args, int32_t count, void* stream);
 
