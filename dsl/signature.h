@@ -27,9 +27,8 @@ struct DimClass {
   std::uint8_t div = 1;         ///< the extent is a multiple: 1, 2, 4, 8 or 16
   std::uint8_t stride_div = 1;  ///< and so is the stride, in elements
   bool unit_stride = false;
-  std::int64_t fixed = -1;  ///< the extent itself, if the kernel requested it
-  std::int64_t bucket =
-      -1;  ///< the extent rounded up to a power of two, if the kernel uses `all`
+  std::int64_t fixed = -1;   ///< the extent itself, if the kernel requested it
+  std::int64_t bucket = -1;  ///< the extent rounded up to a power of two, if the kernel uses `all`
   friend bool operator==(const DimClass&, const DimClass&) = default;
 };
 

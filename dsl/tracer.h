@@ -57,11 +57,11 @@ struct OpenScope {
   ir::RegionId body;   ///< for a grid, the region that its body is recorded in
   ir::RegionId outer;  ///< region in which recording continues afterwards
   std::vector<Carry> carries;
-  ir::Value now;        ///< start of the iteration, in an eager run
-  ir::Value following;  ///< for a body that may be left: condition of the next iteration
-  ir::Value ends;       ///< for the rest of a body: condition that ends the loop
-  ir::Value chooses;    ///< for a branch in a map: the condition that selects each element
-  bool is_otherwise = false;                 ///< true in that branch's second side
+  ir::Value now;              ///< start of the iteration, in an eager run
+  ir::Value following;        ///< for a body that may be left: condition of the next iteration
+  ir::Value ends;             ///< for the rest of a body: condition that ends the loop
+  ir::Value chooses;          ///< for a branch in a map: the condition that selects each element
+  bool is_otherwise = false;  ///< true in that branch's second side
   std::int64_t next = 0, end = 0, step = 0;  ///< the same loop's bounds
   std::vector<Carry> first;  ///< the carries of the first recording, while the second runs
   bool second = false;

@@ -131,8 +131,8 @@ json fields_of(const LaunchRecipe& r) {
   for (const GridStep& s : r.steps) steps.push_back(fields_of(s));
   for (const MachineArg& a : r.args) args.push_back(fields_of(a));
   for (const MapShape& m : r.maps) maps.push_back(fields_of(m));
-  return {{"ranks", r.ranks}, {"steps", steps}, {"grid", r.grid}, {"cluster", r.cluster},
-          {"args", args},     {"maps", maps}};
+  return {{"ranks", r.ranks},     {"steps", steps}, {"grid", r.grid},
+          {"cluster", r.cluster}, {"args", args},   {"maps", maps}};
 }
 
 LaunchRecipe recipe_of(const json& j) {

@@ -21,7 +21,7 @@ struct AssembleReport {
   double tool_ms = 0;                 ///< as reported by the tool
   std::vector<std::string> warnings;  ///< lines of the log that are neither statistics nor progress
   std::vector<std::string> codes;     ///< "C7510", ... in the order of the log
-  bool serialised = false;  ///< C7510..C7519: the compiler inserted wgmma waits or arrivals
+  bool serialised = false;          ///< C7510..C7519: the compiler inserted wgmma waits or arrivals
   bool setmaxnreg_ignored = false;  ///< C7504..C7508
 
   /// Returns true without spills, stack and C75xx codes: required of the library's configurations.

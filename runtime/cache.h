@@ -27,8 +27,7 @@ struct CacheOptions {
   std::filesystem::path folder;  ///< empty: no disk cache
   bool read_only = false;
   std::size_t max_bytes = kMaxBytes;
-  std::function<void(const std::string&)>
-      log;  ///< receives one line for each unusual event
+  std::function<void(const std::string&)> log;  ///< receives one line for each unusual event
   Vfs* vfs = &Vfs::posix();
 };
 

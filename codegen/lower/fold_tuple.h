@@ -24,7 +24,7 @@ ir::Value inside_along(Lowering& l, const ir::LinearLayout& layout, int dim);
 /// [element][part].
 struct WarpParts {
   std::int64_t elements = 1, parts = 1;
-  std::function<ir::Value()> element;  ///< element number of each register
+  std::function<ir::Value()> element;                     ///< element number of each register
   std::function<ir::Value(std::int64_t bytes)> own_part;  ///< part number of the warp times bytes
   std::function<ir::Value()> writes;  ///< predicate of the threads that write; none: all
 };

@@ -20,8 +20,7 @@ struct Mbarrier {
   std::uint32_t address = 0;
   std::int64_t count = 1;    ///< arrivals that a phase needs
   std::int64_t pending = 1;  ///< missing arrivals
-  std::int64_t tx =
-      0;  ///< missing bytes; may be negative while a copy is ahead of its expect_tx
+  std::int64_t tx = 0;  ///< missing bytes; may be negative while a copy is ahead of its expect_tx
   std::int64_t expected = 0, delivered = 0;  ///< bytes of this phase
   int copies = 0;                            ///< TMA loads of this phase that have not landed
   std::uint32_t phase = 0;                   ///< completed phases

@@ -147,7 +147,7 @@ struct SimOptions {
   DetectorSet detectors = DetectorSet::all();
   std::int64_t max_steps = 200'000'000;  ///< instructions of one CTA before the watchdog stops it
   std::int64_t loop_limit = 100'000;     ///< iterations that a warp may make of one while loop
-  int max_delay = 400;  ///< maximum delay of an asynchronous copy, in instructions
+  int max_delay = 400;                   ///< maximum delay of an asynchronous copy, in instructions
   int resident = 8;  ///< CTAs (or clusters) that one host thread may run alternately; those that
                      ///< wait for each other must fit
   int threads = 1;   ///< host threads that share the CTAs of the grid

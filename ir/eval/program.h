@@ -216,9 +216,8 @@ class Program {
 
   AsyncCopies asyncs;
   std::vector<std::weak_ptr<SharedTile>> placed;  ///< allocations with an offset, which may overlap
-  std::vector<TileValue>
-      carry_scratch;  ///< keeps its buffers between iterations of a loop
-  std::vector<StepRaces> independent;  ///< enclosing independent loops, outermost first
+  std::vector<TileValue> carry_scratch;  ///< keeps its buffers between iterations of a loop
+  std::vector<StepRaces> independent;    ///< enclosing independent loops, outermost first
   std::uint32_t role_tag = 0;  ///< 0 outside of roles; else (execution of `roles`) * 64 + role + 1
   std::uint32_t role_runs = 0;
 

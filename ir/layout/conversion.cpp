@@ -105,8 +105,7 @@ std::optional<ShuffleRounds> stagger(const WarpMap& m) {
   Echelon reached(m.lane_from_lane.columns());
   const BitBasis lost = reached.relations();
   for (BitVector lanes : lost) {
-    if (m.reg_from_lane(lanes) == 0)
-      continue;  // replicas of each other may read the same register
+    if (m.reg_from_lane(lanes) == 0) continue;  // replicas of each other may read the same register
     int chosen = -1;
     for (int r = 0; r < m.lane_from_reg.inputs() && chosen < 0; ++r)
       if (reached.add(m.lane_from_reg.column(r))) chosen = r;

@@ -14,8 +14,7 @@ namespace tegula {
 struct SequenceRange {
   Index entry;
   Tile seqlen_kv;
-  std::optional<Tile> q_first = {}, q_end = {},
-                      kv_first = {};  ///< bounds of one packed sequence
+  std::optional<Tile> q_first = {}, q_end = {}, kv_first = {};  ///< bounds of one packed sequence
 
   /// Returns sequence b, delimited by entries b and b + 1 of the tables.
   static SequenceRange packed(const In<i32, 1>& cu_q, const In<i32, 1>& cu_kv, const Tile& b);

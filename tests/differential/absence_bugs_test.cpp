@@ -249,18 +249,26 @@ const Fault kFaults[] = {
     {"a reshape loses the mask", kMoved, kMaterialize,
      [](ir::Kernel& k) { k[nth_op(k, Opcode::Store, 0)].operands.resize(2); }},
     {"a choice takes the mask of one side", kMoved, kMaterialize,
-     [](ir::Kernel& k) { becomes(k, nth_op(k, Opcode::Select, 0, yields(k, DType::i1, true)), 2); }},
+     [](ir::Kernel& k) {
+       becomes(k, nth_op(k, Opcode::Select, 0, yields(k, DType::i1, true)), 2);
+     }},
     {"a choice takes the other side's mask", kMoved, kMaterialize,
      [](ir::Kernel& k) {
        const OpId select = nth_op(k, Opcode::Select, 0, yields(k, DType::i1, true));
        std::swap(k[select].operands[1], k[select].operands[2]);
      }},
     {"a branch takes what both sides lack", kMoved, kMaterialize,
-     [](ir::Kernel& k) { becomes(k, nth_op(k, Opcode::Select, 1, yields(k, DType::i32, false)), 1); }},
+     [](ir::Kernel& k) {
+       becomes(k, nth_op(k, Opcode::Select, 1, yields(k, DType::i32, false)), 1);
+     }},
     {"a variable does not keep its elements", kCarried, kCarries,
-     [](ir::Kernel& k) { becomes(k, nth_op(k, Opcode::Select, 0, yields(k, DType::i32, true)), 1); }},
+     [](ir::Kernel& k) {
+       becomes(k, nth_op(k, Opcode::Select, 0, yields(k, DType::i32, true)), 1);
+     }},
     {"a variable keeps all its elements", kCarried, kCarries,
-     [](ir::Kernel& k) { becomes(k, nth_op(k, Opcode::Select, 0, yields(k, DType::i32, true)), 2); }},
+     [](ir::Kernel& k) {
+       becomes(k, nth_op(k, Opcode::Select, 0, yields(k, DType::i32, true)), 2);
+     }},
     {"presence stays that of the first value", kCarried, kCarries,
      [](ir::Kernel& k) {
        const OpId yield = k.terminator(k[loop(k, 1)].regions[0]);
@@ -322,7 +330,9 @@ const Fault kFaults[] = {
        k[store].operands[1] = moved;
      }},
     {"a stride of another axis", kMoved, kLower,
-     [](ir::Kernel& k) { k.replace_all_uses(first_view(k, "stride", 0), first_view(k, "stride", 1)); }},
+     [](ir::Kernel& k) {
+       k.replace_all_uses(first_view(k, "stride", 0), first_view(k, "stride", 1));
+     }},
     {"an extent of another axis", kFolds, kLower,
      [](ir::Kernel& k) { k.replace_all_uses(first_view(k, "dim", 1), first_view(k, "dim", 0)); }},
 };

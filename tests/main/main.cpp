@@ -1,5 +1,6 @@
-// The main function of every GoogleTest program. A program holds the tests of many files; each file runs in a process
-// of its own, as tests replace the driver, the environment and other state of a process:
+// The main function of every GoogleTest program. A program holds the tests of many files; each file
+// runs in a process of its own, as tests replace the driver, the environment and other state of a
+// process:
 //   PROGRAM --file=unit/ir/plan_test.cpp [GOOGLETEST FLAGS]   runs the tests of one file
 //   PROGRAM --files                                           lists the files
 #include <fnmatch.h>
@@ -14,7 +15,8 @@
 
 namespace {
 
-/// Calls `visit(file, test)` for each test, `file` relative to the folder tests/, `test` as `Suite.Name`.
+/// Calls `visit(file, test)` for each test, `file` relative to the folder tests/, `test` as
+/// `Suite.Name`.
 template <class Visit>
 void for_each_test(Visit visit) {
   const std::string tests = TEGULA_SOURCE_DIR "/tests/";

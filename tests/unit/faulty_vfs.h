@@ -20,7 +20,7 @@ struct Faulty : Vfs {
   struct Killed {};
 
   int countdown = 0;
-  int code = 0;  ///< errno; 0: throw Killed
+  int code = 0;                      ///< errno; 0: throw Killed
   bool fails_from_there_on = false;  ///< all calls after the n-th fail, too
   bool no_unnamed_files = false;
   bool no_links = false;

@@ -71,12 +71,12 @@ trap 'rm -rf "$logs"' EXIT
 
 # Runs one file by one back end; prints a line when it ends, and its output if it failed.
 run_one() {
-  local logs=$1 backend=$2 program=$3 file=$4 begin=$SECONDS code=0
-  shift 4
-  local log=$logs/${file//\//_}.$backend
-  TEGULA_BACKEND=$backend timeout "${LIMIT:-600}" "$program" --file="$file" --gtest_brief=1 "$@" >"$log" 2>&1 || code=$?
+  local logs=$1 backend=$2 program=$3 file=$4 shards=$5 shard=$6 begin=$SECONDS code=0
+  shift 6
+  local log=$logs/${file//\//_}.$backend.$shard
+  GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard TEGULA_BACKEND=$backend timeout "${LIMIT:-600}" "$program" --file="$file" --gtest_brief=1 "$@" >"$log" 2>&1 || code=$?
   [ $code -eq 0 ] || { cat "$log"; touch "$log.failed"; }
-  echo "$file by $backend: exit $code, $((SECONDS - begin)) s, $(tail -n 1 "$log")"
+  echo "$file $shard/$shards by $backend: exit $code, $((SECONDS - begin)) s, $(tail -n 1 "$log")"
   touch "$log.done"
 }
 export -f run_one
@@ -88,10 +88,15 @@ run_all() {
       for file in $("$program" --files); do
         local times_host=0
         [[ $file = *runtime_launch* || $file = *queued_calls* ]] && times_host=1
-        [[ $file = *"$filter"* ]] && [ $times_host = "$1" ] && printf '%s\0%s\0%s\0' "$backend" "$program" "$file"
+        local shards=1  # files of many kernels are compiled by several processes
+        [[ $file = *random_moe* || $file = *device_kernels* ]] && shards=8
+        [[ $file = *"$filter"* ]] && [ $times_host = "$1" ] || continue
+        for ((shard = 0; shard < shards; shard++)); do
+          printf '%s\0%s\0%s\0%s\0%s\0' "$backend" "$program" "$file" $shards $shard
+        done
       done
     done
-  done | xargs -0 -r -n 3 -P "$2" bash -c 'logs=$1; run_one "$logs" "${@: -3}" "${@:2:$#-4}"' _ "$logs" "${args[@]}"
+  done | xargs -0 -r -n 5 -P "$2" bash -c 'run_one "$1" "${@: -5}" "${@:2:$#-6}"' _ "$logs" "${args[@]}"
 }
 
 run_all 0 "$(nproc)"

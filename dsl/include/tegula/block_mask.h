@@ -62,7 +62,7 @@ struct QueryTileRows {
   int group = 1;                    ///< heads whose queries form the rows of one head, head by head
   bool align_bottom_right = false;  ///< the last query is at the last key
   bool longest_first = false;       ///< the lists also order the tiles
-  CuSeqlens lengths = {};  ///< starts of consecutive sequences; undefined: no sequences
+  CuSeqlens lengths = {};           ///< starts of consecutive sequences; undefined: no sequences
 };
 
 /// Columns of a block list that contain the blocks of one sequence. All sequences of a call share a

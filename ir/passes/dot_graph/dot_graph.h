@@ -44,9 +44,9 @@ struct GraphDot {
 
 /// How the loads of a loop share rings. The loads of a ring are waited for and released together.
 enum class RingSharing : std::uint8_t {
-  Joined,  ///< a ring for the loads of each dot; others join the ring that was waited for before
-  One,     ///< all loads share a ring: GEMMs, which wait once for their operands; with gathered
-           ///< rows only if clusters multicast the other operand
+  Joined,    ///< a ring for the loads of each dot; others join the ring that was waited for before
+  One,       ///< all loads share a ring: GEMMs, which wait once for their operands; with gathered
+             ///< rows only if clusters multicast the other operand
   Separate,  ///< two back-to-back GEMMs, one late: a ring for the loads of each dot, and one for
              ///< all other loads
 };

@@ -10,7 +10,6 @@
 #include <set>
 #include <thread>
 
-#include "tests/unit/runtime/counted_allocations.h"
 #include "mock_driver.h"
 #include "runtime/context.h"
 #include "runtime/stream_state.h"
@@ -18,6 +17,7 @@
 #include "tegula/error.h"
 #include "tegula/scratch.h"
 #include "tegula/tensor.h"
+#include "tests/unit/runtime/counted_allocations.h"
 
 namespace tegula::runtime::launch_test {
 namespace {

@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
-#include "tests/unit/runtime/counted_allocations.h"
 #include "mock_driver.h"
 #include "tegula/error.h"
+#include "tests/unit/runtime/counted_allocations.h"
 
 namespace tegula::runtime::tensor_map_test {
 namespace {
