@@ -38,7 +38,7 @@ int main() {
               scale.explain().c_str());
   right = right && holds(scale.dump("optimize"), "simt") && holds(scale.explain(), "plan");
 
-  // A mistake in a kernel is told with the line it is on and the operands' types and origins.
+  // A mistake in a kernel is reported with its line and the types and origins of the operands.
   const auto broken = kernel("broken", [](In<f32, 2> a, Out<f32, 2> b) {
     for (auto [r, c] : grid(b, 16, 32)) b(r, c) = a(r, c) % 3.0f;
   });

@@ -13,7 +13,7 @@ inline auto attention() {
       Tile top = full<f32>(-inf, 128), total = zeros<f32>(128), acc = zeros<f32>(128, q.dim(1));
       const Tile end = is_causal ? min(m.first() + 128, K.dim(1)) : K.dim(1);
       for (auto n : steps(end, 128)) {
-        // Keys behind the last one weigh nothing.
+        // Keys after the last one have weight 0.
         const Tile keys = n.indices()(none, all), k = fill_absent(K(b, n, all), 0);
         Tile is_seen = keys < K.dim(1);
         if (is_causal) is_seen = is_seen && m.indices()(all, none) >= keys;

@@ -16,7 +16,7 @@ inline auto layer_norm() {
   });
 }
 
-/// The operands of a row in the backward pass, 0 behind the last one: the next row loads while
+/// The operands of a row in the backward pass, 0 after the last one: the next row loads while
 /// one is computed.
 struct Row {
   Tile dy, x, mean, rstd;
