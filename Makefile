@@ -5,7 +5,7 @@
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/  make \1\t\2/p;s/^\([a-z-]*\):  *## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
 
-deps:            ## install what the build needs (Debian 12, Ubuntu 24.04; others: lists the packages)
+deps:            ## install what the build needs (Debian 12 and 13; others: lists the packages)
 	@tools/dev/deps.sh
 
 demo: deps       ## build the library and the program, and show a kernel from lambda to result
@@ -24,7 +24,7 @@ test-sanitized: deps ## every unit and file test under ASan and UBSan, threads u
 	@tools/dev/build.sh asan-ubsan unit_tests filetests
 	@tools/dev/test.sh asan-ubsan -L 'unit|filetest' -LE long
 	@tools/dev/build.sh tsan unit_tests differential_tests
-	@tools/dev/test.sh tsan -R 'storms|runtime|dsl_(launch|call_plan)|sim_run|eval_(kernel|race)'
+	@tools/dev/test.sh tsan -LE 'gpu|long' -R 'storms|runtime|dsl_(launch|call_plan)|sim_run|eval_(kernel|race)'
 
 gpu-pack: deps   ## .gpu/: what a GPU machine needs to run the GPU tests and the program
 	@tools/dev/gpu_pack.sh

@@ -15,7 +15,6 @@ set(optimized_labels differential gpu property)
 
 add_library(tegula_test_main OBJECT "${PROJECT_SOURCE_DIR}/tests/main/main.cpp")
 target_link_libraries(tegula_test_main PRIVATE tegula_flags GTest::gmock)
-target_compile_definitions(tegula_test_main PRIVATE TEGULA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 
 # The headers that every test includes are precompiled once per optimization level.
 if(TEGULA_PCH)

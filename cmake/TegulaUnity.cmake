@@ -1,5 +1,6 @@
 # TEGULA_UNITY compiles groups of files as one, which halves the time of a build from scratch: most of a file's compilation is
-# reading headers. Preset `no-gpu` compiles each file by itself, so that CI finds a missing include in every file.
+# reading headers. CI also compiles each file by itself (preset `no-gpu`; codegen/llvm: tools/dev/check_llvm_sources.sh),
+# which finds a missing include.
 
 # tegula_unity(TARGET SIZE): groups of at most SIZE files of one folder; folders with fewer than four files share theirs.
 function(tegula_unity target size)
@@ -12,6 +13,10 @@ function(tegula_unity target size)
   set(folders "")
   foreach(source IN LISTS sources)
     cmake_path(GET source PARENT_PATH folder)
+    cmake_path(IS_ABSOLUTE folder is_absolute)
+    if(is_absolute)
+      cmake_path(RELATIVE_PATH folder BASE_DIRECTORY "${PROJECT_SOURCE_DIR}")
+    endif()
     string(MAKE_C_IDENTIFIER "in_${folder}" key)
     list(APPEND ${key} "${source}")
     list(APPEND folders ${key})

@@ -15,19 +15,21 @@
 
 namespace {
 
-/// Calls `visit(file, test)` for each test, `file` relative to the folder tests/, `test` as
-/// `Suite.Name`.
+constexpr int kSkipped = 77;  // ctest's SKIP_RETURN_CODE
+
+/// Calls `visit(file, test)` for each test: `file` relative to the folder tests/ (the compiler may
+/// have received a relative path), `test` as `Suite.Name`.
 template <class Visit>
 void for_each_test(Visit visit) {
-  const std::string tests = TEGULA_SOURCE_DIR "/tests/";
+  constexpr std::string_view kTests = "/tests/";
   const testing::UnitTest& all = *testing::UnitTest::GetInstance();
   for (int s = 0; s < all.total_test_suite_count(); ++s) {
     const testing::TestSuite& suite = *all.GetTestSuite(s);
     for (int t = 0; t < suite.total_test_count(); ++t) {
       const testing::TestInfo& test = *suite.GetTestInfo(t);
       std::string file = test.file();
-      if (const auto begin = file.rfind(tests); begin != std::string::npos)
-        file.erase(0, begin + tests.size());
+      if (const auto begin = file.rfind(kTests); begin != std::string::npos)
+        file.erase(0, begin + kTests.size());
       visit(file, std::string(suite.name()) + "." + test.name());
     }
   }
@@ -41,8 +43,10 @@ bool matches(const std::string& patterns, const std::string& name) {
   return false;
 }
 
-/// Restricts GoogleTest's filter to the tests of `file`. Returns false if the file has no test.
-bool select_file(std::string_view file) {
+enum class Selection { some, none_matches, no_such_file };
+
+/// Restricts GoogleTest's filter to the tests of `file`.
+Selection select_file(std::string_view file) {
   const std::string given = testing::GTEST_FLAG(filter);
   const auto dash = given.find('-');
   const std::string wanted = given.substr(0, dash);
@@ -55,8 +59,16 @@ bool select_file(std::string_view file) {
     if ((wanted.empty() || matches(wanted, test)) && !matches(unwanted, test))
       filter += (filter.empty() ? "" : ":") + test;
   });
-  testing::GTEST_FLAG(filter) = filter.empty() ? "-*" : filter;
-  return found;
+  testing::GTEST_FLAG(filter) = filter;
+  if (!found) return Selection::no_such_file;
+  return filter.empty() ? Selection::none_matches : Selection::some;
+}
+
+/// Prints the files that have tests.
+void list_files() {
+  std::set<std::string> files;
+  for_each_test([&](const std::string& file, const std::string&) { files.insert(file); });
+  for (const std::string& file : files) std::puts(file.c_str());
 }
 
 }  // namespace
@@ -65,16 +77,20 @@ int main(int count, char** words) {
   testing::InitGoogleMock(&count, words);
   for (int i = 1; i < count; ++i) {
     const std::string_view word = words[i];
-    constexpr std::string_view kFile = "--file=";
     if (word == "--files") {
-      std::set<std::string> files;
-      for_each_test([&](const std::string& file, const std::string&) { files.insert(file); });
-      for (const std::string& file : files) std::puts(file.c_str());
+      list_files();
       return EXIT_SUCCESS;
     }
-    if (!word.starts_with(kFile) || !select_file(word.substr(kFile.size()))) {
+    constexpr std::string_view kFile = "--file=";
+    const Selection selection = word.starts_with(kFile) ? select_file(word.substr(kFile.size()))
+                                                        : Selection::no_such_file;
+    if (selection == Selection::no_such_file) {
       std::fprintf(stderr, "%s: no test in '%s'; --files lists the files\n", words[0], words[i]);
       return EXIT_FAILURE;
+    }
+    if (selection == Selection::none_matches) {
+      std::fprintf(stderr, "%s: the filter matches no test of '%s'\n", words[0], words[i]);
+      return kSkipped;
     }
   }
   return RUN_ALL_TESTS();

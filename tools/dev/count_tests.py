@@ -31,6 +31,8 @@ def main(log_path, cases_dir):
         if cases is None:
             is_skipped = "Skipped" in verdict or "Not Run (Disabled)" in verdict
             cases = (0, 0, 1) if is_skipped else (1, 0, 0) if "Passed" in verdict else (0, 1, 0)
+        elif "Passed" not in verdict and "Skipped" not in verdict and cases[1] == 0:
+            cases = (cases[0], 1, cases[2])  # it failed after its cases, as under a sanitizer
         passed, failed, skipped = passed + cases[0], failed + cases[1], skipped + cases[2]
 
     seconds = sorted(((float(s), name) for name, _, s in tests), reverse=True)

@@ -33,7 +33,8 @@ install_stripped() {
 copy_licenses() {
   local package
   mkdir -p "$1"
-  for package in llvm-19-dev libfmt-dev libzstd-dev zlib1g-dev libpng-dev libxxhash-dev nlohmann-json3-dev libcli11-dev; do
+  for package in llvm-19-dev libfmt-dev libzstd-dev zlib1g-dev libpng-dev libxxhash-dev libsqlite3-dev \
+      nlohmann-json3-dev libcli11-dev gcc-12-base gcc-14-base; do
     if [ -e "/usr/share/doc/$package/copyright" ]; then
       cp -L "/usr/share/doc/$package/copyright" "$1/$package"
     fi
