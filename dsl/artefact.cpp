@@ -6,7 +6,8 @@
 namespace tegula {
 namespace {
 
-/// A multiple of 16 bytes. It is never dereferenced: a spec gives no Tensor to a launch.
+/// Placeholder for the address of a spec, aligned to 16 bytes. It is never dereferenced: no launch
+/// receives the tensor of a spec.
 void* const kNowhere = reinterpret_cast<void*>(std::uintptr_t{1} << 40);
 
 }  // namespace

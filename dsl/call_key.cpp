@@ -32,7 +32,7 @@ void add_tensor(CallKey& key, const Tensor& t, const Specialization& known, std:
 /// Adds an argument to the key; `position` is among the run-time arguments.
 void add_argument(CallKey& key, const HostArg& a, const Specialization& known, std::size_t position,
                   bool& wide) {
-  constexpr std::uint64_t kLeftOut = 0xff;  // no tensor's first word
+  constexpr std::uint64_t kLeftOut = 0xff;  // differs from the first word of every tensor
   if (a.kind == ParamKind::View && !a.tensor) key.add(kLeftOut);
   if (a.kind == ParamKind::View && a.tensor) add_tensor(key, *a.tensor, known, position, wide);
   if (a.kind == ParamKind::Constant) key.add(a.bits);

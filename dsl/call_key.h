@@ -1,6 +1,6 @@
 #pragma once
-// The key of a call in 128 bits, made in every launch without allocation, together with the
-// run-time arguments.
+// The 128-bit key of a call and its run-time arguments. Every launch computes both without an
+// allocation.
 #include <array>
 #include <cstdint>
 #include <span>
@@ -46,7 +46,8 @@ CallKey make_call_key(const KernelInstance& kernel, std::span<const HostArg> arg
 /// calls it.
 void check_equal_extents(const KernelInstance& kernel, const CallArgs& args);
 
-/// Returns true if two tensors share the memory of an element, as far as ranges and rows show.
+/// Returns false if the byte ranges or the rows of two tensors show that they have no memory in
+/// common.
 bool share_memory(const Tensor& a, const Tensor& b);
 
 /// Throws CompileError if an argument that the kernel writes shares memory with another one. A

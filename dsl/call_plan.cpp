@@ -69,7 +69,7 @@ class CallSlots {
       LaunchArg& value = values_.make(first + i, args[i].tensor, args[i].bits);
       if (args[i].kind != detail::ParamKind::View || !value.tensor) continue;
       if (!value.tensor->defined())
-        value.tensor = nullptr;  // left out
+        value.tensor = nullptr;  // an omitted argument
       else
         value.bits = bits_of_address(*value.tensor);
     }
@@ -143,7 +143,7 @@ void CallPlan::run(const Stream& stream, std::span<const HostArg> args,
   CallSlots values(args, captured);
   const StreamScope one_call;
   if (!made.empty()) values.make(*this, stream);
-  check_apart(*this, values);  // includes views of a recorded plan
+  check_apart(*this, values);  // includes the views that a recorded plan makes
   for (const PlanStep& step : steps) launch_step(step, values, stream);
   for (const LookedAtStep& step : looked_at) launch_step(step, values, stream);
 }

@@ -26,11 +26,11 @@ inline constexpr int kCaptured = kMaxOfEach, kMade = 2 * kMaxOfEach, kEnd = 3 * 
 struct MadeTensor {
   enum class From : std::uint8_t { view, scratch, counters, fallback_flags };
   From from = From::view;
-  int of = -1;  ///< slot of a view's tensor, lower than the view's own slot
+  int of = -1;  ///< for a view: slot of its tensor, lower than the slot of the view
   std::function<Tensor(const Tensor&)> view;
   Dims shape;
   DType dtype = DType::f32;
-  /// A view that is the same in every call has these instead of a function of the tensor.
+  /// A view at a fixed offset has these instead of the function `view`.
   std::int64_t offset = 0;  ///< bytes
   Dims strides = {};
 
@@ -60,7 +60,7 @@ struct ApartArguments {
   Loc made_at;
 };
 
-/// A launch in a mode that examines every kernel again: eager, or retraced.
+/// A launch in a mode that executes or traces the kernel in every call (eager, retraced).
 struct LookedAtStep {
   std::shared_ptr<KernelInstance> kernel;
   std::vector<PlanBuilder::Given> args;
@@ -71,7 +71,7 @@ struct CallPlan {
   std::uint64_t hash = 0;
   std::vector<MadeTensor> made;
   std::size_t scratch_bytes = 0;
-  bool shares_flags = false;  ///< its launches are consecutive on the stream
+  bool shares_flags = false;  ///< a call holds Scratch::lock() until its launches are queued
   std::vector<PlanStep> steps;
   std::vector<ApartArguments> apart;
   /// Access of the launches to each argument's memory, for the call's own arguments only: an

@@ -18,13 +18,14 @@ int programs(Tracer& t, std::string_view what, Loc at) {
 }
 
 std::int64_t part_of(std::string_view what, std::int64_t extent, int parts, Loc at) {
-  // An index of one element would drop its dimension.
+  // With extent == parts a part has one element, and an index of one element drops its dimension.
   if (parts > 1 && (extent % parts != 0 || extent == parts))
     fail(ErrorId::cluster_parts, at, {}, what, extent, parts);
   return extent / parts;
 }
 
-/// Requires a position that all programs of the cluster reach exactly once.
+/// Throws if the call is in a loop, branch or fold: all programs of the cluster must execute it
+/// exactly once.
 void require_body(const Tracer& t, std::string_view what, Loc at) {
   for (const ScopeKind kind :
        {ScopeKind::Loop, ScopeKind::While, ScopeKind::Branch, ScopeKind::Fold})
@@ -75,7 +76,8 @@ Tile cluster_reduce_scatter(const Arg& x, Axis axis) {
 
 namespace {
 
-/// The operand as a tile, and its shape with a leading dimension for the programs.
+/// An operand of a gather as a tile (a scalar becomes a tile of one element), and the shape of the
+/// gathered result, whose leading dimension is the number of programs.
 struct Given {
   ir::Value tile;
   ir::Ints shape;
@@ -114,7 +116,7 @@ std::vector<Tile> record_gather(std::string_view what, std::span<const ir::Value
         t.build.create(Opcode::ClusterGather, gathered, std::span<const ir::Type>(types));
     gathered.assign(t.kernel[op].results.begin(), t.kernel[op].results.end());
   } else {
-    // A single program gets its own tile as others would: absent elements are 0, and present.
+    // A single program receives its own tile, with absent elements replaced by 0 as in a gather.
     for (ir::Value& v : gathered) {
       const ir::Type type = t.kernel.type(v);
       v = t.build.op(Opcode::FillAbsent,

@@ -27,8 +27,7 @@ std::size_t CompiledTable::size() {
   return order_.size();
 }
 
-/// A kernel that only the table owns cannot get another owner meanwhile: that would require the
-/// lock.
+/// Requires the lock. While it is held, a kernel that only the table owns cannot gain an owner.
 CompiledTable::Order CompiledTable::without_oldest_unused() {
   Order gone;
   for (auto next = order_.end(); next != order_.begin() && order_.size() > kMaxCompiledKernels;) {

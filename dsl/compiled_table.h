@@ -1,5 +1,5 @@
 #pragma once
-// Compiled kernels of the whole process, by their IR: an identical lambda compiles nothing.
+// The process's compiled kernels, keyed by their IR: lambdas with identical IR are compiled once.
 #include <cstddef>
 #include <list>
 #include <memory>
@@ -15,16 +15,16 @@ namespace tegula::dsl {
 /// Number of kernels in the table above which kernels without other owners are evicted.
 inline constexpr std::size_t kMaxCompiledKernels = 512;
 
-/// Thread-safe. Kernel objects and call plans own the kernels that they have launched. Of the
-/// others the table keeps the most recently used, so that a process that keeps making kernels with
-/// different IR uses bounded memory, except for machine code that a GPU has loaded.
+/// Thread-safe. Kernel objects and call plans own the kernels that they have launched. The table
+/// keeps the most recently used of the other kernels, so that a process that creates kernels with
+/// different IR indefinitely uses bounded memory, except for machine code that a GPU has loaded.
 class CompiledTable {
  public:
   using Kernel = std::shared_ptr<const runtime::CompiledKernel>;
 
   /// Returns null if the table does not contain the kernel.
   Kernel find(const std::string& name);
-  /// Adds the kernel, unless there is one of this name.
+  /// Adds the kernel unless the table contains one of this name.
   void add(const std::string& name, Kernel kernel);
   std::size_t size();
 

@@ -24,7 +24,7 @@ const char* dimension_of(const Tracer& t, ir::Value extent) {
   return "";
 }
 
-/// Returns a 64-bit integer where indices have 32 bits; else nothing.
+/// Returns the 64-bit integer that was narrowed to this 32-bit index, or nothing.
 ir::Value wide_of_index(const Tracer& t, ir::Value index) {
   const ir::Value v = dsl::stated(t.kernel, index);
   const ir::OpId def = t.kernel[v].def;
@@ -149,7 +149,7 @@ void LoopRange::Iterator::operator++() {
 Index LoopRange::Iterator::operator*() const {
   Tracer& t = Tracer::at({}, "steps");
   const Index i(t.tile(t.induction(range_->open_.id)), range_->block_, range_->dimension_);
-  // A single element is always before the end.
+  // An index of one element needs no bound: it is always before the end.
   return range_->bounded_ && range_->block_ > 1 ? i.until(Arg(range_->hi_).at(range_->loc_)) : i;
 }
 
@@ -186,8 +186,8 @@ GridSpace cols(const View& view, std::source_location at) {
 namespace detail {
 namespace {
 
-/// Records the number of programs, which is the product of the counts; these follow from the
-/// extents.
+/// Records the computation of the number of programs: the product of the counts, which are computed
+/// from the extents.
 void record_launch(Tracer& t, std::span<const ir::Value> counts, std::span<const Tile> extents,
                    int cluster) {
   ir::Builder b(t.kernel, t.kernel.launch());
@@ -258,7 +258,7 @@ std::uint64_t GridLoop::start() {
     for (const ir::Value count : counts) counts_.push_back(t.tile(count));
     return open_tile_loop(t);
   }
-  // A cluster's programs work on one tile.
+  // All programs of a cluster work on the same tile.
   ir::AttrList attrs = cluster == 1 ? ir::attr_list({{AttrName::axis, 0}}) : ir::AttrList();
   if (options_.balanced_pairs) attrs.set(AttrName::balanced_pairs, std::int64_t{1});
   const ir::Type i32 = ir::Type::scalar(DType::i32);
@@ -267,7 +267,7 @@ std::uint64_t GridLoop::start() {
   const auto tiles =
       dsl::RasterOrder(t.build, options_, counts).decode(t.kernel[program].results[0]);
   for (std::size_t i = 0; i < tiles.size(); ++i) {
-    // State the range that bounds proofs start from; the decoding alone does not show it.
+    // State the range, from which bounds proofs start; the decoding alone does not imply it.
     t.build.effect(Opcode::Assume, {t.build.cmp("lt", tiles[i], counts[i])},
                    {{AttrName::kind, "count"}});
     if (segments_ && i == 0) {
@@ -285,7 +285,7 @@ std::uint64_t GridLoop::start() {
   return segments_ ? open_segment(t) : t.open_grid(t.kernel.body());
 }
 
-/// Opens a loop in which each program takes its share of the tiles.
+/// Opens a loop over tiles program_id, program_id + num_programs, .. (kernels with grid_barrier).
 std::uint64_t GridLoop::open_tile_loop(Tracer& t) {
   const auto number = [&](Opcode opcode) {
     return t.build.op(opcode, {}, ir::Type::scalar(DType::i32), {{AttrName::axis, 0}});
@@ -299,7 +299,8 @@ std::uint64_t GridLoop::open_tile_loop(Tracer& t) {
   return id;
 }
 
-/// Values made in the loop's body must not be kept after it.
+/// Returns the index along a dimension. It is decoded here, in the loop's body, because values of
+/// the body are not usable after the loop.
 Index GridLoop::index_in_tile_loop(Tracer& t, std::size_t dimension) const {
   std::vector<ir::Value> counts;
   for (const Tile& count : counts_) counts.push_back(t.value(count));
@@ -314,7 +315,7 @@ Index GridLoop::index_in_tile_loop(Tracer& t, std::size_t dimension) const {
   return Index(t.tile(start), block, dimension_of(t, t.value(extents_[dimension])));
 }
 
-/// Opens the body for tile numbers that belong to a tile with rows.
+/// Opens the body, which is executed only if the tile of the segment has rows.
 std::uint64_t GridLoop::open_segment(Tracer& t) {
   const ir::Value has_rows = t.build.cmp("lt", t.value(place_->first), t.value(place_->end));
   if (!t.runs()) return t.open_grid(t.kernel[t.build.make_if(has_rows, {})].regions[0]);
@@ -381,7 +382,7 @@ int tune(const char* name, std::initializer_list<int> set, std::optional<int> ot
   return Tracer::at(at, "tune").tune(name, set, fallback, at);
 }
 
-// ---- neighbours on the stream -------------------------------------------------------------------
+// ---- grid dependencies --------------------------------------------------------------------------
 void grid_dependency_wait(std::source_location at) {
   Tracer::at(at, "grid_dependency_wait").build.effect(Opcode::GridDependencyWait, {});
 }

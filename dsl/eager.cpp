@@ -16,8 +16,8 @@
 namespace tegula::dsl {
 namespace {
 
-constexpr std::size_t kLarge = 256;  // cells above which a value is released
-constexpr std::int64_t kShown = 64;  // elements in a text
+constexpr std::size_t kLarge = 256;  // release() frees unused values with more cells than this
+constexpr std::int64_t kShown = 64;  // maximum number of elements that text() prints
 
 std::string cell_text(ir::Cell c, DType d) {
   if (is_bool(d)) return c.i != 0 ? "true" : "false";
@@ -45,7 +45,7 @@ struct EagerInterpreter::State {
   ir::interp::Evaluation evaluation;
   ir::interp::Program program;
   ir::OpId last;                 ///< last executed op
-  std::vector<ir::Value> large;  ///< results that are kept
+  std::vector<ir::Value> large;  ///< results with more than kLarge cells that are not freed yet
 };
 
 EagerInterpreter::EagerInterpreter(Tracer& tracer, const EagerProgram& runs)
@@ -60,7 +60,7 @@ void EagerInterpreter::catch_up() {
   for (;;) {
     const ir::OpId next = s.last ? k[s.last].next : k[k.body()].first;
     if (!next) return;
-    s.last = next;  // first: an op that throws is not executed again
+    s.last = next;  // set first, so that an op that throws is not executed again
     s.program.execute(next);
     for (ir::Value v : k[next].results)
       if (s.program.value(v).cells.size() > kLarge) s.large.push_back(v);
@@ -141,8 +141,8 @@ ChosenPrograms chosen_programs(const KernelInstance& k, std::int64_t count) {
   return {number, number + 1};
 }
 
-/// Rejects grid_barrier: a single program passes it, but the first of several would pass it too
-/// early.
+/// Rejects kernels with a grid_barrier. Several programs run one after another, so the first would
+/// pass the barrier before the others reach it.
 void refuse_barriers(const ir::Kernel& kernel) {
   const bool meets = ir::any_op(kernel, kernel.body(), [&](ir::OpId op) {
     return kernel[op].opcode == ir::Opcode::GridBarrier;

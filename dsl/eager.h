@@ -40,7 +40,7 @@ class EagerInterpreter {
   /// Releases large tiles that no variable refers to; only between two iterations of the user's
   /// code, where no expression is incomplete.
   void release();
-  /// Returns the type and first elements, for people.
+  /// Returns the type and the first elements as readable text.
   std::string text(ir::Value v);
   /// Throws ProgramError with the errors of the program, if any.
   void finish();

@@ -1,5 +1,5 @@
-// break_if and exit_program_if: the rest of a body becomes a branch of an `if` that is taken if the
-// condition is false, and is closed when the body ends. A loop that may be left becomes a `while`.
+// break_if and exit_program_if. The rest of the body is recorded as the `else` region of an `if` on
+// the condition, which is closed at the end of the body. A loop with a break becomes a `while`.
 #include "tegula/early_exit.h"
 
 #include "dsl/eager.h"
@@ -54,9 +54,9 @@ void Tracer::leave_if(ir::Value condition, std::string_view what, bool of_loop) 
   build.at_end(kernel[op].regions[1]);
 }
 
-/// Closes the innermost rest. Its results are the variables that it changed and `goes_on`, which is
-/// replaced by the value that ends the loop if the rest is skipped. Variables of the body may be
-/// destroyed by now.
+/// Closes the innermost `if` around the rest of a body. Its results are the variables that the rest
+/// changed, and `goes_on`; if the rest is skipped, the latter is the value that ends the loop.
+/// Variables of the body may already be destroyed.
 ir::Value Tracer::close_rest(ir::Value goes_on) {
   OpenScope& s = scopes_.back();
   if (s.now) {
@@ -104,7 +104,7 @@ ir::Value Tracer::close_rests(ir::Value goes_on) {
   return goes_on;
 }
 
-/// Handles a `steps` body that was left: the next index is the end of the range.
+/// Closes a `steps` body with a break: if it is taken, the next index is the end of the range.
 void Tracer::end_steps(OpenScope& loop) {
   if (loop.now) {
     close_rests({});
@@ -120,7 +120,7 @@ void Tracer::end_steps(OpenScope& loop) {
   if (!s.second) s.following = following;
 }
 
-/// Replaces the results of one loop by those of another, from number `first` on.
+/// Replaces result i of loop `from` by result first + i of loop `to`.
 void Tracer::use_results(ir::OpId from, ir::OpId to, std::size_t first) {
   for (std::size_t i = 0; i < kernel[from].results.size(); ++i) {
     const ir::Value old = kernel[from].results[i], now = kernel[to].results[first + i];
@@ -134,8 +134,8 @@ void Tracer::use_results(ir::OpId from, ir::OpId to, std::size_t first) {
 
 namespace {
 
-/// Moves the ops of a region. Its arguments are replaced by those of region `taker`, from `first`
-/// on.
+/// Moves the ops of region `from` to the end of region `to`. Argument i of `from` is replaced by
+/// argument first + i of region `taker`.
 void move_region(ir::Kernel& k, ir::RegionId from, ir::RegionId to, ir::RegionId taker,
                  std::size_t first) {
   while (const ir::OpId op = k[from].first) {
@@ -148,7 +148,7 @@ void move_region(ir::Kernel& k, ir::RegionId from, ir::RegionId to, ir::RegionId
 
 }  // namespace
 
-/// Converts a `for i` with a recorded next index to while (i < hi), which carries i.
+/// Converts a `for` over i to while (i < hi), which carries i; `following` is the next i.
 void Tracer::make_while(ir::OpId loop, ir::Value following) {
   const std::vector<ir::Value> operands(kernel[loop].operands.begin(), kernel[loop].operands.end());
   std::vector<ir::Value> inits{operands[0]};
@@ -170,8 +170,8 @@ void Tracer::make_while(ir::OpId loop, ir::Value following) {
   kernel.erase(loop);
 }
 
-/// Makes a `while` carry a flag that it continues; it evaluates its own condition only if the flag
-/// is true.
+/// Adds a carried flag to a `while`. The loop ends if the flag is false; the original condition is
+/// evaluated only if it is true.
 void Tracer::stop_while(ir::OpId loop, ir::Value following) {
   const std::vector<ir::Value> operands(kernel[loop].operands.begin(), kernel[loop].operands.end());
   ir::Builder b(kernel, loop);

@@ -41,7 +41,7 @@ DType common_dtype(DType a, DType b) {
   if (a == b) return a;
   if (kind_order(a) != kind_order(b)) return kind_order(a) > kind_order(b) ? a : b;
   if (size_bits(a) != size_bits(b)) return size_bits(a) > size_bits(b) ? a : b;
-  if (is_float(a)) return a == DType::bf16 ? b : a;  // f16 before bf16; fp8 was rejected earlier
+  if (is_float(a)) return a == DType::bf16 ? b : a;  // f16 wins over bf16; fp8 was rejected
   return is_signed(a) ? b : a;
 }
 
@@ -97,8 +97,9 @@ bool is_wider_than_indices(Tracer& t, const Arg& a) {
 
 namespace {
 
-/// An index before every tensor, together with all of a box. A large power of two preserves the
-/// known divisors of the offsets, and sums with extents do not wrap around.
+/// Replaces an index that does not fit in 32 bits: a box at this index is out of bounds in every
+/// tensor. A large power of two preserves the known divisors of the offsets, and sums with extents
+/// do not wrap around.
 constexpr std::int64_t kOutside = -(std::int64_t{1} << 30);
 
 }  // namespace
@@ -204,7 +205,8 @@ Tile record(std::string_view what, Opcode op, std::initializer_list<Arg> args,
 
 DType order_type(DType d) { return is_f8(d) ? DType::f16 : d; }
 
-/// An e5m2 number is the upper byte of the same f16 number; a conversion would saturate infinities.
+/// Converts an extreme back to the operand's type. The bits of an e5m2 number are the upper byte of
+/// the same number in f16; they are extracted because a conversion would saturate infinities.
 ir::Value from_order_type(Tracer& t, ir::Value v, DType d) {
   if (d != DType::f8e5m2) return convert(t, v, d);
   v = convert(t, v, DType::f16);

@@ -1,6 +1,6 @@
 #pragma once
-// Tables of call plans: a small one per thread, which a repeated call reads without writing
-// anything that threads share, and a table of the process for misses.
+// Tables of call plans: a small one per thread, which a repeated call reads without writing to
+// memory that threads share, and one for the process, which is searched after a miss.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,10 +15,11 @@ namespace tegula::dsl {
 const CallPlan* plan_of_thread(const PlanKey& key);
 /// Returns the process's plan of this key, else null; the thread's table keeps it.
 const CallPlan* plan_of_process(const PlanKey& key);
-/// Keeps a plan that was just built. If another thread was faster, returns that thread's plan.
+/// Adds a plan that was just built, and returns it. If another thread has already added a plan of
+/// this key, returns that one.
 const CallPlan* keep_plan(std::shared_ptr<const CallPlan> plan);
 
-/// Discards the plans whose first word is this: those of a callable.
+/// Discards the plans of a callable: those whose key begins with this word.
 void forget_plans(std::uint64_t callable);
 
 /// Limit on the number of plans of the process.

@@ -1,5 +1,5 @@
 #pragma once
-// Parts of views as addresses, for accesses that are not boxes: gathers, scatters and atomics.
+// Lowers accesses to parts of views: to boxes, or to addresses for gathers, scatters and atomics.
 #include "dsl/tracer.h"
 #include "ir/view_addresses.h"
 
@@ -7,13 +7,13 @@ namespace tegula::dsl {
 
 ir::ViewAddresses addresses(Tracer& t, const ViewAccessRecord& part);
 
-/// Return the operands and attributes of an op that loads a box or stores a value to it.
+/// Returns the operands of an op that loads a box, or that stores the value `stored` to it.
 std::vector<ir::Value> box_operands(Tracer& t, const ViewAccessRecord& part, ir::Value stored = {});
 ir::AttrList box_attrs(const ViewAccessRecord& part);
 /// Returns the same elements as a tile of another shape.
 ir::Value shaped(Tracer& t, ir::Value v, ir::Type type);
-/// Returns the tile, of the part's shape, with elements at or beyond the ends of its indices
-/// absent.
+/// Returns the tile, which has the shape of the part, with the elements outside of the bounds of
+/// the part's indices marked absent.
 ir::Value cropped(Tracer& t, const ViewAccessRecord& part, ir::Value v);
 
 /// Returns the value of a store, in the type and shape of its target.

@@ -14,7 +14,7 @@ using From = MadeTensor::From;
 
 thread_local CallRecording* recording_of_thread = nullptr;
 
-/// Returns a placeholder for memory with a different address in each call.
+/// Returns a placeholder for memory whose address differs between calls.
 void* some_address() { return reinterpret_cast<void*>(std::uintptr_t{1} << 20); }
 
 bool contains(const ByteRange& all, const ByteRange& part) {
@@ -39,12 +39,13 @@ CallPlan plan_of_launch(KernelInstance& kernel, PlanRecorder::Mode mode,
   std::vector<PlanBuilder::Given> given;
   for (std::size_t i = 0; i < args.size(); ++i)
     given.push_back({kernel.params()[i], {static_cast<int>(i)}, args[i].bits});
-  // The recorder keeps no reference to the kernel.
+  // A non-owning pointer suffices: the recorder keeps no reference to the kernel.
   recorder.launch(std::shared_ptr<KernelInstance>(std::shared_ptr<void>(), &kernel), given);
   return recorder.take();
 }
 
-/// For each slot of the plan that is added: the recorded slot, and its tensor in this call.
+/// For each slot of a plan that is appended: its slot in the recorded plan, and its tensor in this
+/// call.
 struct CallRecording::Slots {
   std::vector<StepArg> recorded = std::vector<StepArg>(slots::kEnd);
   std::vector<const Tensor*> now = std::vector<const Tensor*>(slots::kEnd);

@@ -19,8 +19,8 @@ struct AheadClass {
   std::vector<ArgClass> args;  ///< run-time arguments
   std::vector<std::uint64_t> constants;
   bool is_wide = false;  ///< indices are computed in 64 bits
-  /// Strides of the arguments; empty for a number. All are empty in a kernel's class, which serves
-  /// any strides.
+  /// Strides of each argument, empty for a number. A kernel serves any strides: its class has an
+  /// empty vector.
   std::vector<Dims> strides = {};
 };
 
@@ -43,9 +43,9 @@ struct EqualDims {
 struct AheadCallable {
   std::string name;
   std::vector<ExportParam> params;
-  /// A kernel serves all arguments that are as regular as those it was compiled for, and any
-  /// numbers. A library callable makes decisions by extents, strides and numbers, and serves only
-  /// these.
+  /// A kernel serves all arguments with at least the divisibility and alignment that it was
+  /// compiled for, and any numbers. A library callable bases decisions on extents, strides and
+  /// numbers, and serves only the values that it was compiled for.
   bool is_kernel = true;
   std::vector<EqualDims> equal = {};  ///< equal dimensions of a kernel, checked in each call
 };
@@ -74,7 +74,7 @@ class AheadTable {
   /// to its arguments nor to a plan.
   void add(const std::string& name, const Exportable& callable, std::string_view target,
            std::span<const HostArg> args);
-  /// Returns the table's bytes, with calls ordered from special to general.
+  /// Returns the table's bytes, with the most specialized calls first.
   std::string encode() const;
 
   /// Throws CompileError if no callable has this name.

@@ -1,5 +1,5 @@
-// A table as bytes: a header with a checksum, the contents as JSON, then the kernels, each an entry
-// in the format of the disk cache.
+// Encodes a table as bytes: a header with a checksum, the contents as JSON, and the kernels, each
+// as an entry in the format of the disk cache.
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -147,8 +147,8 @@ json fields_of(const CallPlan& plan, const Kernels& kernels) {
           {"apart", std::move(apart)}};
 }
 
-/// The ranks of the tensors in the slots of a plan that is read; kNoTensor for numbers, addresses
-/// and omitted tensors.
+/// The ranks of the tensors in the slots of the plan that is being decoded; kNoTensor for numbers,
+/// addresses and omitted tensors.
 class SlotRanks {
  public:
   static constexpr int kNoTensor = runtime::LaunchRecipe::kNoTensor;
@@ -173,7 +173,8 @@ class SlotRanks {
     made_.push_back(static_cast<int>(rank));
     if (made_.size() > slots::kMaxOfEach) throw std::runtime_error("too many tensors");
   }
-  /// Throws for a slot that is neither a parameter nor a tensor made before.
+  /// Returns the rank for a slot. Throws if the slot is neither a parameter nor a tensor that the
+  /// plan has made earlier.
   int at(int slot) const {
     if (slot >= 0 && std::cmp_less(slot, params_.size()))
       return params_[static_cast<std::size_t>(slot)];
@@ -186,7 +187,8 @@ class SlotRanks {
   std::vector<int> params_, made_;
 };
 
-/// Validates sizes here: calls use the memory of made tensors without checking them again.
+/// Decodes the tensors that the plan makes. Validates their sizes, because calls use their memory
+/// without further checks.
 void read_made(const json& f, CallPlan& plan, SlotRanks& slots) {
   using From = MadeTensor::From;
   f.at("scratch").get_to(plan.scratch_bytes);

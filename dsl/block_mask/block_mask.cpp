@@ -1,4 +1,4 @@
-// Chooses how the blocks of a mask are found, and states the reasons.
+// Chooses how attention finds the blocks of a mask that it visits, and states the reasons.
 #include "tegula/block_mask.h"
 
 #include <fmt/format.h>
@@ -13,8 +13,8 @@ namespace tegula {
 
 namespace {
 
-/// A mask traced over scalars, or the reason why it has no trace: it requires tiles, or has an
-/// error, which the kernel's own use of it reports.
+/// A mask traced over scalars, or the reason why this failed: the mask requires tiles, or contains
+/// an error, which is reported when a kernel uses the mask.
 struct TracedAlone {
   std::optional<MaskFunction> function;
   std::string error;

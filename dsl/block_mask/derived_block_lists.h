@@ -1,5 +1,5 @@
 #pragma once
-// Block lists made on the device from the values of a mask.
+// Block lists that kernels compute on the device from the values of a mask.
 #include <memory>
 #include <string>
 
@@ -34,7 +34,7 @@ class DerivedBlockLists {
   typename Memory::Lists made_in(Memory& memory, const Tensor& Q, const Tensor& K, BlockShape tiles,
                                  const QueryTileRows& rows, const typename Memory::Place& cu_q,
                                  const typename Memory::Place& cu_kv) const;
-  std::unique_ptr<Kernels> of_head_, of_group_;  ///< separate heads; heads as rows of a tile
+  std::unique_ptr<Kernels> of_head_, of_group_;  ///< for unpacked heads; for packed GQA heads
 };
 
 }  // namespace tegula

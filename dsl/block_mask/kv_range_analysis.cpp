@@ -1,4 +1,4 @@
-// Ends of key ranges: linear forms of q at the first and the last row of a tile.
+// Computes the ends of key ranges by evaluating linear forms of q at a tile's first and last row.
 #include "dsl/block_mask/kv_range_analysis.h"
 
 #include <utility>
@@ -20,13 +20,14 @@ using Limit = SolvedConditions::Limit;
 
 static_assert(kMaskPositions.hi == dsl::kSmallSpan + 1024);
 
-/// Like ir::KvVisibility, with one interval each; absent means no key.
+/// Like ir::KvVisibility, but with a single interval of visible keys and one of full keys; an
+/// absent interval contains no key.
 struct Cover {
   std::optional<KvInterval> visible, full;
 };
 const Cover kUnknown{KvInterval{}, std::nullopt};
 
-/// Intervals with the gaps between them.
+/// Like Cover, but with several disjoint intervals, so that keys in the gaps are skipped.
 struct KvIntervals {
   std::vector<KvInterval> visible, full;
 };
@@ -44,7 +45,8 @@ class Recorder {
         length_(std::move(seqlen_kv)) {}
 
   Cover cover() const { return fold(form_.formula, Covers{*this}); }
-  /// Returns the intervals of a mask whose conditions are all solved, with gaps between them.
+  /// Returns the disjoint intervals of a mask whose conditions are all solved for kv, or nothing if
+  /// the mask has a single interval or an unsolved condition.
   std::optional<KvIntervals> parts() const {
     const auto count = limits_.intervals();
     return count && *count > 1 ? std::optional(fold(form_.formula, AllParts{*this})) : std::nullopt;
@@ -97,7 +99,8 @@ class Recorder {
     auto some = extreme(limit, limit.is_upper), every = extreme(limit, !limit.is_upper);
     if (!some || !every) return kUnknown;
     if (fits) {
-      // Otherwise all keys may be visible, and none is known to be seen by all rows.
+      // If a node overflows, all keys may be visible, and no key is known to be visible to all
+      // rows.
       const Tile none = full<i32>(0);
       *some = chosen(*fits, *some, limit.is_upper ? length_ : none);
       *every = chosen(*fits, *every, limit.is_upper ? none : length_);
@@ -124,7 +127,7 @@ class Recorder {
     };
     return {keys(some), keys(every)};
   }
-  /// Returns the condition that the nodes stay in their type; nothing if this is certain.
+  /// Returns the condition that no node overflows, or nothing if there are no nodes to check.
   std::optional<Tile> stays_in_type(const std::vector<ir::MaskNodeId>& nodes) const {
     if (nodes.empty()) return std::nullopt;
     return MaskOverflow(limits_, mask_, first_, last_, length_).no_overflow(nodes);
@@ -133,14 +136,14 @@ class Recorder {
                               const Tile& otherwise) {
     return {where(condition, a.tile, otherwise), hull(a.range, kMaskPositions)};
   }
-  /// Returns the ranges of a condition that is not solved for kv, from the bounds of its truth over
-  /// all positions.
+  /// Returns the ranges of a condition that is not solved for kv. `truth` bounds its value (0 or 1)
+  /// over all positions.
   static Cover decided(Interval truth) {
     if (truth.hi == 0) return {};
     return {KvInterval{}, truth.lo == 1 ? std::optional(KvInterval{}) : std::nullopt};
   }
 
-  /// Returns the value at a row of a symbol that does not decrease with q.
+  /// Returns the value of a symbol at a row. Symbols do not decrease with q.
   Tile at_row(ir::MaskNodeId id, const Tile& row) const {
     const ir::MaskNode& n = limits_.node(id);
     if (n.kind == ir::MaskNode::Kind::Query) return row;
@@ -156,7 +159,7 @@ class Recorder {
     if (limits_.is_scalar(n.in[1])) return a / max(mask_.scalar(by), full<i32>(1));
     return a / by.value;
   }
-  /// Returns the value of a symbol at the first or the last row; it does not decrease with the row.
+  /// Returns the value of a symbol at the first or the last row: its minimum or its maximum.
   RecordedBound symbol(ir::MaskNodeId id, bool at_last) const {
     return {at_row(id, at_last ? last_ : first_), limits_.range_of_symbol(id)};
   }
@@ -182,7 +185,7 @@ class Recorder {
       const auto term = scale(values[i].range, factor);
       const auto next = term ? add(sum, *term) : std::nullopt;
       if (!next) return std::nullopt;
-      // The multiplication by a factor has the same type.
+      // The factor must fit, too: the product is computed in this type.
       fits = fits && Interval::point(factor).is_within(narrow) && term->is_within(narrow) &&
              next->is_within(narrow);
       sum = *next;
@@ -206,10 +209,10 @@ class Recorder {
     if (!sum) return full<T>(static_cast<T>(form.constant));
     return form.constant == 0 ? *sum : *sum + static_cast<T>(form.constant);
   }
-  /// Returns the smallest x whose truncated quotient x / n is at least y. This is n * y, except
-  /// that quotients that are not positive also have n - 1 smaller x. x is kv plus an offset;
-  /// without an offset x is not negative, and these do not matter. If n is not positive, the
-  /// product is not used.
+  /// Returns the smallest kv for which the truncated quotient (kv + offset) / n is at least y. Its
+  /// dividend is n * y for positive y; for other y it is n - 1 less, because truncation rounds
+  /// towards 0. Without an offset the dividend is never negative, and n * y suffices. If n is not
+  /// positive, the result is not used.
   Tile multiplied(const Tile& y, const SolvedConditions::Quotient& of) const {
     const Tile n = cast<i64>(at_row(of.by, first_));
     // Quotients have 32 bits, so these multiples do not overflow.
@@ -219,7 +222,7 @@ class Recorder {
     const Tile before = where(small >= 1, Tile(std::int64_t{0}), n - 1);
     return small * n - before - wide_extreme(of.offset, false);
   }
-  /// Clamps ends to the range of the keys.
+  /// Returns the end clamped to [0, seqlen_kv], as i32.
   RecordedBound clamped(const Tile& wide) const {
     return {cast<i32>(min(max(wide, Tile(i64{0})), cast<i64>(length_))), kMaskPositions};
   }

@@ -1,5 +1,5 @@
 #pragma once
-// Parts of a mask, computed in a kernel that is being traced by the mask's own operations.
+// Records the operations of parts of a mask in the kernel that is being traced.
 #include <vector>
 
 #include "dsl/functions/traced_function.h"
@@ -22,7 +22,7 @@ class MaskValues {
 
   const MaskFunction& source_;
   Tile b_, h_, position_;
-  std::vector<ir::Value> values_;  ///< by node; none: not recorded yet
+  std::vector<ir::Value> values_;  ///< by node; null if not recorded yet
 };
 
 }  // namespace tegula

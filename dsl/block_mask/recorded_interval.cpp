@@ -22,14 +22,15 @@ const Interval kNarrow = Interval::of(DType::i32);
 
 Tile constant(std::int64_t v) { return full<i32>(static_cast<i32>(v)); }
 TileBounds constants(Interval i) { return {constant(i.lo), constant(i.hi)}; }
-/// Returns the bounds if a condition of the launch is true, else those of `range`.
+/// Returns `b` if the condition, which is evaluated on the device, is true, else all of `range`.
 TileBounds guarded(const Tile& condition, const TileBounds& b, Interval range) {
   const TileBounds otherwise = constants(range);
   return {where(condition, b.lo, otherwise.lo), where(condition, b.hi, otherwise.hi)};
 }
 TileBounds widened(const TileBounds& b) { return {cast<i64>(b.lo), cast<i64>(b.hi)}; }
 
-/// One op: derives knowledge about its result from that about its operands.
+/// One op of the mask. Derives what is known about its result from what is known about its
+/// operands.
 struct Step {
   const MaskNode& node;
   const std::vector<AbstractValue>& known;
@@ -42,9 +43,8 @@ struct Step {
     return known[node.in[i]].number;
   }
 
-  /// Applies a rule of numbers in a type that can represent its result: in 32 bits if that
-  /// certainly fits, else in 64 bits; bounds that leave the node's type then become the type's
-  /// whole range.
+  /// Applies a rule for numbers: in 32 bits if the result certainly fits, else in 64 bits. Bounds
+  /// that do not fit in the node's type then become the whole range of the type.
   template <class Rule>
   Number applied(const Rule& rule) const {
     constexpr bool kOfOne = std::invocable<Rule, TileBounds>;
@@ -66,7 +66,8 @@ struct Step {
     const Tile inside = w.lo >= Tile(kNarrow.lo) && w.hi <= Tile(kNarrow.hi);
     return RecordedInterval{guarded(inside, {cast<i32>(w.lo), cast<i32>(w.hi)}, kNarrow), kNarrow};
   }
-  /// Applies a rule for a division by a number that is uniform over the block, if it is positive.
+  /// Applies a rule for a division by a number that is uniform over the block. If the divisor is
+  /// not positive in a launch, the result is the whole range.
   template <class Rule>
   Number divided(const Rule& rule) const {
     const Number a = number(0), b = number(1);

@@ -1,6 +1,6 @@
 #pragma once
-// Interval analysis of a mask with values that a kernel records, for bounds that are known only at
-// launch. The rules are those of the host (ir/analysis/mask/interval_rules).
+// Interval analysis of a mask as code that a kernel executes, for bounds that are known only at
+// launch. The rules are those of the host analysis (ir/analysis/mask/interval_rules).
 #include <functional>
 #include <optional>
 
@@ -22,7 +22,7 @@ struct RecordedInterval {
   bool is_point = false;  ///< both bounds are the same value
 };
 
-/// Knowledge about a node; an integer without `number` may have any value.
+/// What is known about a node. An integer without `number` may have any value.
 struct AbstractValue {
   std::optional<RecordedInterval> number;
   std::optional<ThreeValued> truth;
@@ -32,16 +32,16 @@ struct AbstractValue {
 /// mixed: the result is per element of the tiles.
 class MaskIntervals {
  public:
-  /// Returns the knowledge about a node that depends on one axis, or on none.
+  /// Returns what is known about a node that depends on one axis, or on none.
   using Leaf = std::function<AbstractValue(ir::MaskNodeId)>;
   explicit MaskIntervals(const ir::MaskAxisDependence& sides);
 
   ThreeValued run(const Leaf& leaf) const;
-  /// Returns the knowledge about a leaf from its minimum and maximum (i32; for a condition 0 and
-  /// 1). Absent if these do not fit.
+  /// Returns what is known about a leaf, given its minimum and maximum as i32 (0 and 1 for a
+  /// condition). Nothing is known if its values may not fit in i32.
   AbstractValue known(ir::MaskNodeId id, const TileBounds& bounds, bool is_point) const;
-  /// Returns true if no operation in the leaves or above them may leave its type: then the mask has
-  /// the same meaning in wider types.
+  /// Returns true if no operation of the mask can overflow. The mask then has the same values when
+  /// it is computed in wider types.
   bool has_no_overflow() const;
 
  private:

@@ -25,13 +25,13 @@ Tile times_power(const Tile& factor, const Tile& high, const Tile& low) {
   return scaled(factor * mantissa, exponent);
 }
 
-/// erfc(a) for a >= 0; beyond the bound it is 0.
+/// erfc(a) for a >= 0. The argument is clamped to a bound at which the result underflows to 0.
 Tile complement(const Tile& a) {
   const Tile bounded = kept_min(a, is_wide(a) ? 30 : 12), square = bounded * bounded;
   return times_power(scaled_complement(bounded), square, fma(bounded, bounded, -square));
 }
 
-/// erf up to 1 in magnitude; for f32 up to 1/2, which needs fewer powers.
+/// erf(x) for |x| <= 1; for f32 only |x| <= 1/2, which needs a polynomial of lower degree.
 Tile small_erf(const Tile& x) {
   const std::span<const double> all(kErf64);
   return x * polynomial(x * x, is_wide(x) ? all : all.last(8));
@@ -51,7 +51,8 @@ Tile erfcx_of(const Tile& x) {
   return where(x < 0.0, power - v, v);
 }
 
-/// Half the complement at |x| / sqrt 2, with the square's rounding in the exponent.
+/// Normal distribution: erfc(|x| / sqrt 2) / 2, or 1 minus that for x > 0. The exponent includes
+/// the rounding error of x^2.
 Tile normcdf_of(const Tile& x) {
   const Tile a = kept_min(abs(x), is_wide(x) ? 40 : 17), square = a * a;
   const Tile factor = 0.5 * scaled_complement(a * (std::numbers::sqrt2 / 2));
@@ -70,7 +71,7 @@ Tile inverse_guess(const Tile& a, const Tile& w) {
   return a * where(w <= 5.0, by(w - 2.5, kErfinvNear), factor);
 }
 
-/// One step of Halley's method, by erf in the center and by its complement elsewhere.
+/// One step of Halley's method, on erf for a <= 1/2 and on erfc otherwise.
 Tile inverse_step(const Tile& y, const Tile& a, const Tile& rest) {
   const Tile square = y * y;
   const Power power = exp_parts(square, fma(y, y, -square));

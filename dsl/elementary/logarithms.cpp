@@ -17,8 +17,8 @@ namespace {
 
 Tile log10_of(const Tile& x) { return logarithm(x, Logarithm::decimal); }
 
-/// The exponent is that of 1 + x, whose rounding does not matter then: (1 + x) 2^-e - 1 is computed
-/// from x.
+/// Computes log(1 + x). The exponent e is that of the rounded sum 1 + x, but the argument
+/// (1 + x) 2^-e - 1 of the polynomial is computed from x, so the rounding of the sum has no effect.
 Tile log1p_of(const Tile& x) {
   const Format f = format_of(x);
   const Tile sum = 1.0 + x, is_large = x > std::ldexp(1.0, f.mantissa + 1);

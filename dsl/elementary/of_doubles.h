@@ -1,10 +1,10 @@
 #pragma once
-// f64 versions of the functions that are instructions, or ops, for f32.
+// Functions that need code for f64, but are a single instruction or op for f32.
 #include "tegula/value.h"
 
 namespace tegula::dsl::elementary {
 
-/// These take f32 as well.
+/// These also accept f32.
 Tile exp_of(const Tile& x);
 Tile exp2_of(const Tile& x);
 Tile tanh_of(const Tile& x);

@@ -28,8 +28,8 @@ Tile power_of_two(const Tile& j, const Format& f) {
   return from_bits((cast(j, f.bits) + f.bias) << f.mantissa, f);
 }
 
-/// Multiplies by the two halves of the exponent in turn: for subnormal results only the second
-/// multiplication rounds.
+/// Multiplies by a power of two for each half of the exponent, so that 2^j need not be a normal
+/// number. If the result is subnormal, only the second multiplication rounds.
 Tile scaled(const Tile& x, const Tile& j) {
   const Format f = format_of(x);
   const Tile half = j >> 1;
@@ -62,13 +62,13 @@ Tile log1p_part(const Tile& f) {
   return fma(-s, fma(-square, polynomial(square, kLog64), f), f);
 }
 
-/// The logarithm of 2 in a base, as a sum whose upper part has few digits, and 1 / log of the base.
+/// The logarithm of 2 in a base as a sum whose upper part has few digits, and 1 / ln(base).
 struct Base {
   double high, low, factor;
 };
 
 Base base_of(Logarithm base, bool wide) {
-  // The upper parts have so few digits that their multiples are exact.
+  // The upper parts have so few digits that their products with an exponent are exact.
   const Base narrow[] = {{0x1.62ep-1, 0x1.0bfbe8p-15, 1},
                          {1, 0, std::numbers::log2e},
                          {0x1.344p-2, 0x1.3509f8p-18, std::numbers::log10e}};
@@ -146,7 +146,7 @@ Power exp_parts(const Tile& x, const Tile& low) {
 
 SineCosine sincos_pi(const Tile& x) {
   const Format f = format_of(x);
-  // Drop whole turns exactly, so that the number of half turns is an integer that fits.
+  // Subtract whole turns, which is exact, so that the number of quarter turns is a small integer.
   const Tile turn = fma(round(x * 0.5), -2.0, x);
   const Tile halves = round(turn * 2.0), r = fma(halves, -0.5, turn), square = r * r;
   const double pi_low = is_wide(x) ? 0x1.1a62633145c07p-53 : -0x1.777a5cp-24;

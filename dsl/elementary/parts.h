@@ -45,11 +45,12 @@ Tile power_of_two(const Tile& j, const Format& f);
 Tile scaled(const Tile& x, const Tile& j);
 /// |x| with the sign of y.
 Tile with_sign(const Tile& x, const Tile& y);
-/// Return the larger or the smaller one; NaN if one is NaN.
+/// Return max(x, bound) and min(x, bound), or NaN if x is NaN.
 Tile kept_max(const Tile& x, double bound);
 Tile kept_min(const Tile& x, double bound);
 
-/// x = m 2^e with 2/3 <= m < 4/3, for positive normal x: m - 1, which is exact, and e.
+/// A positive normal number m 2^e with 2/3 <= m < 4/3: `rest` is m - 1, which is exact, and
+/// `exponent` is e.
 struct Reduced {
   Tile rest, exponent;  ///< of x's type, integer
 };
@@ -61,7 +62,8 @@ enum class Logarithm : std::uint8_t { natural, binary, decimal };
 Tile logarithm_of(const Reduced& x, Logarithm base);
 /// Returns the logarithm of any number.
 Tile logarithm(const Tile& x, Logarithm base);
-/// Natural logarithm of a positive normal number as a sum, with nearly twice the digits.
+/// The unevaluated sum high + low, which has nearly twice the precision of one number. log_sum()
+/// returns the natural logarithm of a positive normal number.
 struct Sum {
   Tile high, low;
 };
@@ -75,7 +77,7 @@ struct Power {
 
   Tile value() const { return scaled(mantissa, exponent); }
 };
-/// Returns x - j ln 2 and j, the integer nearest to x / ln 2.
+/// Returns {x - j ln 2, j}, where j is the integer nearest to x / ln 2.
 Reduced without_powers(const Tile& x);
 /// Returns e^(x + low) for a small `low`; overflow and underflow occur only in value().
 Power exp_parts(const Tile& x);

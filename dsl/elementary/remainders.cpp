@@ -58,7 +58,7 @@ Tile modular(const Tile& significand, const Tile& n, const Tile& modulus, const 
   return where(rest == 0, first, ring.multiplied(power, first)) << shift;
 }
 
-/// x| modulo |y|, or 2 |y|, as an integer in units of y's last place; not valid for |x| < |y|.
+/// |x| modulo |y| or 2 |y|, as an integer in units of the last place of y; invalid for |x| < |y|.
 struct Division {
   Tile rest, significand, exponent;
 };
@@ -82,7 +82,8 @@ Tile fmod_of(const Tile& x, const Tile& y) {
   return where(has_none(x, y), nan, with_sign(where(a < b, a, size), x));
 }
 
-/// Uses the remainder by 2 y: if it is at least y, the quotient is odd.
+/// Computes the IEEE 754 remainder from |x| modulo 2 |y|: if that is at least |y|, the truncated
+/// quotient |x| / |y| is odd.
 Tile remainder_of(const Tile& x, const Tile& y) {
   const Format f = format_of(x);
   const Tile a = abs(x), b = abs(y);
@@ -92,7 +93,7 @@ Tile remainder_of(const Tile& x, const Tile& y) {
   const Tile goes_up = (twice > d.significand) || ((twice == d.significand) && is_odd);
   const Tile number = cast(where(goes_up, d.significand - rest, rest), f.type);
   const Tile size = scaled(where(goes_up, -number, number), d.exponent);
-  // For |x| < |y| the difference is exact if it is the nearer one.
+  // For |x| < |y|, |x| - |y| is exact where it is used: there |x| > |y| / 2 (Sterbenz).
   const Tile small = where(a > b - a, a - b, a), value = where(a < b, small, size);
   return where(has_none(x, y), nan, where(bits_of(x) < 0, -value, value));
 }

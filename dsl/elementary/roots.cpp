@@ -10,8 +10,9 @@ namespace tegula {
 namespace dsl::elementary {
 namespace {
 
-/// Computes 1 / cbrt(a) by three or four third-order steps from a guess based on the exponent, then
-/// one Newton step for the root itself, whose residual is computed accurately enough.
+/// Computes 1 / cbrt(a) by third-order steps (two for f32, three for f64) from a guess that is
+/// derived from the bits of a. Then one Newton step computes the root itself; its residual is
+/// computed with extra precision.
 Tile cbrt_of(const Tile& x) {
   const Format f = format_of(x);
   const bool wide = is_wide(x);
@@ -30,7 +31,8 @@ Tile cbrt_of(const Tile& x) {
   return where((size > 0.0) && (size < inf), with_sign(lowered, x), x);
 }
 
-/// Scales large and small numbers so that no square overflows, and no relevant one underflows.
+/// Computes sqrt(x^2 + y^2). Large and small numbers are scaled so that no square overflows and no
+/// significant one underflows.
 Tile hypot_of(const Tile& x, const Tile& y) {
   const Tile a = abs(x), b = abs(y), large = max(a, b), small = min(a, b);
   const bool wide = is_wide(x);
