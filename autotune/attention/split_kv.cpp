@@ -50,8 +50,8 @@ bool is_not_at_once(const P& p, const C& c, const Limits& gpu) {
 bool has_no_room(const P& p, const C& c, const Limits& gpu) {
   return c.cluster_ctas > 1 && c.clusters > room(p, c, gpu);
 }
-/// One cluster exchanges through shared memory, eight are combined at a time, and more read faster.
-/// Numbers in between are dominated.
+/// Returns true for numbers of clusters other than 1 (combined through shared memory), 8 (combined
+/// in one step) and the maximum (the highest read bandwidth); these dominate the others.
 bool is_between(const P& p, const C& c, const Limits& gpu) {
   return c.cluster_ctas > 1 && c.clusters != 1 && c.clusters != 8 && c.clusters != room(p, c, gpu);
 }
@@ -67,9 +67,9 @@ constexpr Rule<P, C> kRules[] = {
     {"between", "fewer clusters are combined as fast", dominated, 1, is_between},
 };
 
-/// Each CTA reads a part of its tile's keys and values, limited by the memory bandwidth of all
-/// CTAs. Then the CTAs of a cluster exchange results, and clusters do so in memory, eight at a
-/// time.
+/// Returns the estimated time. Each CTA reads a part of its tile's keys and values, limited by its
+/// own bandwidth and by that of all CTAs. Then the CTAs of a cluster exchange results through
+/// shared memory, and clusters through global memory, eight at a time.
 double microseconds_of(const P& p, const C& c, const AttentionRates& r) {
   const auto tile = static_cast<double>(p.key_bytes) * static_cast<double>(p.keys),
              tiles = static_cast<double>(p.tiles), ctas = static_cast<double>(c.all());

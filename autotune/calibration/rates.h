@@ -1,6 +1,6 @@
 #pragma once
-// Measured rates of a GPU, and the profile that follows from them: the fitted row, with its rates
-// scaled by the ratio to the same measurement on the GPU of that row.
+// Measured rates of a GPU, and the profile derived from them: the row of the nearest GPU,
+// with its rates scaled by the ratio of each measurement to the same one on that GPU.
 #include <optional>
 
 #include "tegula/device_profile.h"
@@ -26,8 +26,8 @@ struct MeasuredRates {
   bool operator==(const MeasuredRates&) const = default;
 };
 
-/// Returns `row` for another GPU with `num_sms` SMs. `of_row` was measured on the row's GPU, `own`
-/// on the other one. A rate that is missing in either stays that of the row.
+/// Returns `row` scaled to another GPU with `num_sms` SMs. `of_row` was measured on the row's GPU,
+/// `own` on the other one. A rate that is unknown in either is not scaled.
 DeviceProfile scaled(const DeviceProfile& row, const MeasuredRates& of_row,
                      const MeasuredRates& own, int num_sms);
 

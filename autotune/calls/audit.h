@@ -1,6 +1,6 @@
 #pragma once
-// Audit of the model and the tuner: measures many configurations of a call, independent of the
-// model's opinion, and compares fresh tunings with the best of them.
+// Audit of the model and the tuner: measures many configurations of a call, including those that
+// the model considers slow, and compares fresh tunings with the best of them.
 #include <functional>
 #include <string>
 #include <vector>
@@ -47,8 +47,8 @@ struct Audit {
   std::vector<AuditedTuning> tunings;
 };
 
-/// Runs `calls` and audits each decision of the library's calls in it. Timings are stored by
-/// machine code, so that an interrupted audit can resume. Winners are not published.
+/// Runs `calls` and audits each decision of the library's calls in it. Timings are stored under a
+/// hash of the machine code, so that an interrupted audit can resume. Winners are not published.
 std::vector<Audit> audit(const std::function<void()>& calls, const AuditOptions& options);
 
 }  // namespace tegula::autotune

@@ -62,13 +62,13 @@ class DecisionScope {
 };
 
 /// Returns the winner of this problem that calls of the process use: one tuned by this process,
-/// whatever its numerics, else one of the store that keeps the bits.
+/// even if it changes bits of the results, else a stored one that does not.
 std::optional<std::string> usable_winner(const std::string& device, const Family& family,
                                          const std::string& problem);
 /// Makes later calls of this process use `config`.
 void use_winner(const std::string& device, const std::string& family, const std::string& problem,
                 const std::string& config);
-/// Returns the store's winners of a family that keep the bits.
+/// Returns the store's winners of a family that do not change bits of the results.
 WinnerTable::Family winners_of(const std::string& device, const Family& family);
 
 /// Returns the distance of two problems in their extents, which are the 64-bit fields: the sum of
@@ -98,8 +98,8 @@ std::optional<double> distance(const P& a, const P& b) {
   return is_alike ? std::optional(sum) : std::nullopt;
 }
 
-/// Returns the winner of the nearest problem if the model estimates it to be no slower than its own
-/// choice, within the error of the model. The problem must be less than half an octave away.
+/// Returns the winner of the nearest problem. Only problems at a distance below 1/2 are considered,
+/// and only winners that the model estimates to be at most 3 % slower than its own choice.
 template <class P, class C>
 std::optional<C> nearest_winner(const std::string& device, const Family& family, const P& problem,
                                 const Space<P, C>& space, const DeviceProfile& gpu,

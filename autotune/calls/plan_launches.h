@@ -14,11 +14,11 @@ class CallTensors {
  public:
   explicit CallTensors(const dsl::FirstCall& call) : call_(call) {}
 
-  /// Adds the arguments, with the access that any plan of the call makes. A tensor that is given
-  /// twice with different accesses is copied once, as one that is read and written.
+  /// Adds the arguments. `plan` is any plan of the call and determines how each argument is
+  /// accessed. A tensor that is passed twice with different accesses is copied once, as InOut.
   void add_arguments(const dsl::CallPlan& plan);
   /// Returns a plan of the call as a candidate. Captured tensors are added to the tensors of the
-  /// call; views and scratch memory refer to them or to memory of the candidate.
+  /// call. Views refer to these tensors, or to scratch memory, which the candidate owns.
   LoadedCandidate candidate_of(const dsl::CallPlan& plan);
 
   const MeasuredTensors& tensors() const { return tensors_; }

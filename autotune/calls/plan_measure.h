@@ -1,6 +1,6 @@
 #pragma once
-// Candidates for one decision of a library call. Each candidate is a plan, compiled by all threads
-// and run by a LaunchMeasure on copies of the call's tensors.
+// Candidates for one decision of a library call. Each candidate is a plan of the call. All threads
+// compile candidates in parallel, and a LaunchMeasure runs them on copies of the call's tensors.
 #include <memory>
 #include <string>
 #include <vector>

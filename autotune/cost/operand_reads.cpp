@@ -6,7 +6,7 @@
 namespace tegula::autotune {
 namespace {
 
-/// Operands of consecutive tiles.
+/// Numbers of different operand panels (rows and columns of tiles) that consecutive tiles read.
 struct Panels {
   double rows = 0, columns = 0;
 
@@ -15,12 +15,11 @@ struct Panels {
   double bytes(const TileOrder& t) const { return rows * t.row_bytes + columns * t.column_bytes; }
 };
 
-/// Index of the part of `size` tiles that contains the last tile before `end`. The last part may be
-/// incomplete.
+/// Returns the index of the part, of `size` tiles each, that contains tile end - 1.
 double part_before(double end, double size) { return std::ceil(end / size) - 1; }
 
-/// Returns the rows and columns of the tiles [begin, end) of one matrix, ordered in groups of rows,
-/// column by column within a group.
+/// Returns the panels of tiles [begin, end) of one matrix, ordered in groups of rows, column by
+/// column within a group.
 Panels panels_of_part(const TileOrder& t, double begin, double end) {
   if (end <= begin) return {};
   const double height = std::min(t.group, t.rows), of_group = height * t.columns;
@@ -47,7 +46,7 @@ Panels panels_of(const TileOrder& t, double begin, double end) {
          panels_of_part(t, 0, end);
 }
 
-/// Average panels of a wave over several samples, and their bytes that the next wave shares.
+/// Panels of a wave and the bytes of those that the next wave also reads, averaged over samples.
 struct MeanWave {
   Panels panels;
   double shared_bytes = 0;
@@ -74,8 +73,8 @@ struct MeanWave {
 /// replacement. Lines that all SMs read occupy both halves of the L2.
 double replaced_by(double bytes, double l2_bytes) { return -std::expm1(-2 * bytes / l2_bytes); }
 
-/// Returns the repeated reads of a panel by tiles that share it, if each is at a different
-/// k-iteration.
+/// Returns how often a panel is read again, if the tiles that share it are at different
+/// k-iterations.
 double reads_again(double sharers, double bytes, double l2_bytes) {
   // Fraction of a tile's time between the first and the last request for the same line.
   constexpr double kSpan = 0.6;

@@ -1,5 +1,5 @@
 #pragma once
-// Operand bytes read from memory, by the order of tiles and the size of the L2.
+// Estimates the operand bytes read from memory, from the order of tiles and the size of the L2.
 #include "autotune/cost/work.h"
 
 namespace tegula::autotune {

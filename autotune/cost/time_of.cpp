@@ -72,7 +72,8 @@ double sm_cycles(const Work& w, const CostRates& r, int num_sms) {
   }
   const double sms = w.cluster > 2 ? num_sms * r.cluster_fill : num_sms;
   if (w.overlaps_epilogue) {
-    // Mainloop and epilogue alternate; the longer one determines the time.
+    // Two warpgroups alternate on the tensor cores. If two mainloops take less time than one
+    // epilogue, the epilogue determines the time.
     const double mainloop = w.trips * trip.cycles(1);
     return tile + std::ceil(w.tiles / sms) * std::max(mainloop, tile / 2);
   }
@@ -94,7 +95,7 @@ double memory_cycles(const Work& w, const CostRates& r, int num_sms, double byte
 }
 
 /// Returns the bytes that are transferred to and from memory. Tiles that wait for the tensor cores
-/// stay in step; tiles that wait for memory do not, because the one served last falls back.
+/// stay in step; tiles that wait for memory drift apart, because the one served last is delayed.
 double memory_bytes(const Work& w, const DeviceProfile& gpu, double busy_cycles) {
   const TileOrder& t = w.order;
   const int ctas = w.sum == PartsSum::in_cluster ? w.parts : 1;

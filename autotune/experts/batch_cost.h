@@ -22,9 +22,9 @@ inline bool is_too_deep(const MatmulProblem& batch, const ExpertTileConfig& c, i
   return c.stages > stages_that_fit(batch, as_matmul(batch, c, target), target);
 }
 
-/// Returns the expected number of tiles of `height` rows per expert, if an even routing scatters
-/// the rows by the square root of their mean: the sum over n of the probability that n full tiles
-/// do not suffice.
+/// Returns the expected number of tiles of `height` rows per expert under an even routing: the sum
+/// over n of the probability that n tiles do not suffice. The number of rows is assumed to be
+/// normally distributed with variance `mean_rows`.
 inline double expected_tiles(std::int64_t mean_rows, int height) {
   constexpr double kDeviations = 5;
   const auto mean = static_cast<double>(std::max<std::int64_t>(mean_rows, 1));
@@ -64,9 +64,9 @@ inline Work work_of_segments(const MatmulProblem& batch, const MatmulConfig& c, 
   return w;
 }
 
-/// Counts each operand byte of the segments once. When L2 misses were modelled, an H100 chose tiles
-/// for Mixtral at 1,024 tokens that took 1.15 times as long
-/// (docs/experiments/2026-11-27-operands-beyond-l2.md).
+/// Returns the estimated cycles if each operand byte is read from memory once. When the estimate
+/// included L2 misses, the tiles chosen for Mixtral at 1,024 tokens on an H100 took 1.15 times as
+/// long (docs/experiments/2026-11-27-operands-beyond-l2.md).
 inline double cycles_of_segments(const Work& w, DeviceProfile gpu) {
   gpu.l2_bytes = std::numeric_limits<std::int64_t>::max();
   return cycles_of(w, gpu);

@@ -15,10 +15,10 @@ namespace {
 using P = ExpertGradientProblem;
 using C = ExpertTileConfig;
 
-/// Alignment of each expert's first row: the minimum tile height, and the k-iteration of weight
+/// Alignment of each expert's first row. Also the minimum tile height, and block_k of weight
 /// gradients.
 constexpr int kAlignedRows = 64;
-/// Columns from which on wide tiles suffice if the number of columns is not a multiple of 256.
+/// Columns above which tiles of 256 columns are used even if the last one is incomplete.
 constexpr std::int64_t kManyColumns = 1024;
 
 constexpr int kRows[] = {128, 64};

@@ -19,7 +19,8 @@ using C = ExpertTileConfig;
 constexpr int kFewRows = 64;
 
 constexpr int kFlag[] = {0, 1};
-/// Two CTAs of 96 x 128 narrowly exceed an SM, and one does not fill it.
+/// Tile heights. 96 is missing: two CTAs of 96 x 128 narrowly exceed an SM, and one CTA does not
+/// use it fully.
 constexpr int kRows[] = {16, 32, 48, 64, 80, 112, 128, 144, 160, 192, 256};
 constexpr int kColumns[] = {128, 64, 192, 256};
 constexpr int kDepths[] = {64, 32, 128};
@@ -51,9 +52,9 @@ bool has_rows_of_no_wgmma(const P&, const C& c, const Limits&) {
   return !c.swap_ab && (c.bm % ir::kWgmmaRows != 0 || c.bm > 192);
 }
 bool is_low_without_swap(const P&, const C& c, const Limits&) { return !c.swap_ab && c.bm < 128; }
-/// Limits accumulator registers of a consumer thread: with a producer, two warpgroups have 232
-/// registers per thread, three have 160. A single warpgroup transposes twice as much of an
-/// accumulator.
+/// Returns true if the accumulator exceeds its share of a consumer thread's registers. With a
+/// producer, threads of two warpgroups have 232 registers, those of three have 160. A single
+/// warpgroup transposes twice as much of the accumulator, which also takes registers.
 bool has_no_room_for_accumulator(const P& p, const C& c, const Limits&) {
   constexpr int kRegisters[] = {96, 160, 96}, kThreads = 128, kColumnsOfBytes = 128;
   const AccumulatorShape t =
@@ -78,7 +79,7 @@ double share_of_waves(const P& p, int bn, const Limits& gpu) {
                      sms = std::max(1, gpu.num_sms), waves = (tiles + sms - 1) / sms;
   return static_cast<double>(tiles) / static_cast<double>(waves * sms);
 }
-/// Few tiles are narrow if this gives more SMs something to read.
+/// Returns the tile width for few rows: 64 if more SMs then have weights to read, else 128.
 int width_of_few_rows(const P& p, const Limits& gpu) {
   constexpr double kWorthIt = 1.1;
   const bool is_wide =
@@ -94,9 +95,9 @@ bool has_other_depth(const P& p, const C& c, const Limits&) {
 bool is_deeper_than_shared_memory(const P& p, const C& c, const Limits& gpu) {
   return is_too_deep(as_batch(p), c, gpu.target);
 }
-/// A tile of few rows that occupies an SM alone reads only the bytes of its ring per memory round
-/// trip; the compiler's four stages are 40 KB. The down product of one token of Mixtral (128 tiles,
-/// k = 14336) waited for them.
+/// Returns the ring stages: 8 for tiles of few rows that each occupy an SM alone, else 0 (the
+/// compiler chooses). Such a tile has at most one ring of bytes in flight; the compiler's four
+/// stages are 40 KB, and the down GEMM of one Mixtral token (128 tiles, k = 14336) stalled on them.
 int stages_of(const P& p, const C& c, const Limits& gpu) {
   constexpr int kDeepRing = 8;
   const std::int64_t tiles = p.experts * ((p.columns + c.bn - 1) / c.bn);
@@ -146,8 +147,8 @@ constexpr Rule<P, C> kRules[] = {
      multicasts_otherwise},
 };
 
-/// Additional k-iterations of a tile whose rows are gathered. A 128 x 256 tile reaches 0.88, 0.94
-/// and 0.97 of the speed with contiguous rows for 16, 32 and 64 k-iterations
+/// Cost of gathering a tile's rows, in k-iterations. A gathered 128 x 256 tile reaches 0.88, 0.94
+/// and 0.97 of the speed of contiguous rows for 16, 32 and 64 k-iterations
 /// (bench/results/sweeps/2026-11-26-h200-dot-graphs.txt).
 constexpr double kGatherTrips = 2;
 

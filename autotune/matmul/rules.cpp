@@ -12,7 +12,7 @@ namespace {
 using P = MatmulProblem;
 using C = MatmulConfig;
 
-/// Rows of A up to which ring depth is free, and tiles are no higher than necessary.
+/// Rows of A up to which every ring depth is a candidate, and tiles have the minimum height.
 constexpr int kFewRows = 64;
 /// Maximum rows of an mma.sync tile for few rows.
 constexpr int kMmaSyncRows = 32;
@@ -25,7 +25,8 @@ bool is_pow2(int x) { return std::has_single_bit(static_cast<unsigned>(x)); }
 bool lacks_wgmma(const P& p, const Limits& gpu) {
   return !gpu.target->has_wgmma || (p.operands == DType::f32 && !p.tf32);
 }
-/// Returns true for tiles of one or two mma.sync warps, an alternative to wgmma for few rows.
+/// Returns true for tiles of 16 or 32 rows, which use mma.sync. An alternative to wgmma for few
+/// rows of A.
 bool has_mma_sync_rows(const C& c) { return !c.swap_ab && c.bm <= kMmaSyncRows; }
 bool is_tall_swap(const C& c) { return c.swap_ab && c.bm > kFewRows; }
 bool is_direct(const C& c) { return c.operands == OperandPath::direct; }
@@ -33,7 +34,8 @@ bool is_wgmma(const P& p, const C& c, const Limits& gpu) {
   return !lacks_wgmma(p, gpu) && !has_mma_sync_rows(c) && !is_direct(c);
 }
 
-/// The k-iterations of mma.sync are shorter because operands pass through registers.
+/// Returns the usual block_k: 128 bytes for wgmma, and mostly 64 bytes for mma.sync and FMA, whose
+/// operands pass through registers.
 int usual_depth(const P& p, const Limits& gpu) {
   const int bytes = size_bytes(p.operands);
   if (!lacks_wgmma(p, gpu)) return kBlockKBytes / bytes;
@@ -47,7 +49,8 @@ bool is_shallow(const P& p) {
 }
 
 // ---- k-iterations ----
-/// Bytes along k must be the width of a TMA swizzle, or two boxes of 128 bytes.
+/// Returns true if no TMA box has this depth. The bytes along k must be the width of a swizzle, or
+/// two boxes of 128 bytes.
 bool has_depth_of_no_box(const P& p, const C& c, const Limits& gpu) {
   if (lacks_wgmma(p, gpu)) return c.bk != usual_depth(p, gpu);
   const int bytes = c.bk * size_bytes(p.operands);
@@ -89,7 +92,7 @@ int least_swapped_rows(const P& p) {
   return is_integer_mma && rows > 32 ? round_up(rows, 16) : rows;
 }
 
-/// Half of the tile would be empty, or a lower tile suffices.
+/// Returns true if half of the tile would be empty, or if a lower tile suffices.
 bool is_too_high(const P& p, const C& c, const Limits& gpu) {
   if (lacks_wgmma(p, gpu)) return c.bm != (size_bytes(p.operands) == 2 && p.m > 64 ? 128 : c.bm);
   if (is_shallow(p)) return c.swap_ab || c.bm != 64;
@@ -113,7 +116,8 @@ bool has_columns_of_no_mma(const P& p, const C& c, const Limits& gpu) {
   return c.swap_ab && c.bn != 64 && c.bn != 128 && c.bn != 192 && c.bn != 256;
 }
 
-/// Limited by the registers of a consumer thread: 160 with three warpgroups, 112 with four.
+/// Returns true if the accumulator exceeds the registers of a consumer thread: 160 with three
+/// warpgroups, 112 with four.
 bool has_no_room_for_accumulator(const P& p, const C& c, const Limits& gpu) {
   if (lacks_wgmma(p, gpu)) return false;
   constexpr int kPromotionColumns = 128;
@@ -144,8 +148,8 @@ bool has_third_warpgroup_for_nothing(const P& p, const C& c, const Limits& gpu) 
   const bool has_split_lines = p.a_lines != LinePhase::whole || p.b_lines != LinePhase::whole;
   return !has_split_lines || c.bn != 192 || p.gates > 1 || size_bytes(p.operands) != 2;
 }
-/// Intermediate heights can fill the only wave. Measured for 16 bits, k-major A and contiguous rows
-/// of B.
+/// Tall tiles with swapped operands only help calls of a single wave, which their intermediate
+/// heights can fill. Measured for 16-bit operands, k-major A and contiguous rows of B.
 bool is_tall_for_nothing(const P& p, const C& c, const Limits& gpu) {
   if (!is_tall_swap(c)) return false;
   constexpr int kHighest = 120;
@@ -191,7 +195,8 @@ bool has_parts_of_nothing(const P&, const C& c, const Limits&) {
 bool splits_into_one(const P&, const C& c, const Limits&) {
   return c.parts == 1 && c.split != SplitK::none;
 }
-/// The CTAs of a cluster divide the rows of the accumulator among themselves.
+/// Returns true if cluster split-K does not support the parts or the tile. The CTAs of a cluster
+/// divide the rows of the accumulator among themselves.
 bool is_no_cluster(const P& p, const C& c, const Limits&) {
   if (c.split != SplitK::cluster) return false;
   return (c.parts != 2 && c.parts != 4 && c.parts != 8) || !is_pow2(accumulator_of(p, c).rows);
@@ -210,7 +215,7 @@ bool has_waves_of_parts(const P& p, const C& c, const Limits& gpu) {
 bool is_no_pingpong(const P& p, const C& c, const Limits& gpu) {
   if (!c.pingpong) return false;
   const AccumulatorShape t = accumulator_of(p, c);
-  // For gated units, blocks of results take fewer registers if the tile is half as high.
+  // The results of a gated unit need fewer registers if the tile has only 64 rows.
   const bool is_square = t.rows == 128 && t.columns == 128 && p.gates == 1;
   const bool fits = is_square || (t.rows == 64 && t.columns == 256);
   return !fits || c.swap_ab || c.parts > 1 || p.fp32_promotion || !is_wgmma(p, c, gpu);
@@ -228,8 +233,8 @@ bool has_no_tile_below(const P& p, const C& c, const Limits&) {
   return c.multicast == Multicast::b && p.m <= c.bm;
 }
 
-/// Matrices read by an epilogue also occupy L2 bandwidth; multicast of B makes ping-pong tiles 1 to
-/// 7 % faster then (bench/results/sweeps/2026-11-22-h200-alternate-epilogues.jsonl).
+/// If an epilogue reads matrices, these also use L2 bandwidth, and multicast of B makes ping-pong
+/// tiles 1 to 7 % faster (bench/results/sweeps/2026-11-22-h200-alternate-epilogues.jsonl).
 bool keeps_b_beside_matrices(const P& p, const C& c, const Limits&) {
   return c.pingpong && p.epilogue_matrices > 0 && p.m > c.bm && c.multicast == Multicast::none;
 }
@@ -247,7 +252,8 @@ bool shares_sm(const P& p, const C& c, const Limits& gpu) {
   return c.multicast != Multicast::none && !c.pingpong &&
          2 * c.stages * static_cast<std::int64_t>(stage_bytes(p, c)) <= gpu.target->ring_bytes();
 }
-/// Returns true if one more stage keeps the number of CTAs and there is a trip to fill it.
+/// Returns true if the ring can have one more stage without fewer resident CTAs, and there is a
+/// k-iteration to fill it.
 bool has_room_for_stage(const P& p, const C& c, const Limits& gpu) {
   if (c.stages == 0 || p.m <= kFewRows || has_mma_sync_rows(c)) return false;
   C deeper = c;
@@ -259,8 +265,8 @@ bool has_room_for_stage(const P& p, const C& c, const Limits& gpu) {
          (is_one_wave || ctas_per_sm(p, deeper, gpu.target) == ctas_per_sm(p, c, gpu.target));
 }
 
-/// If rows have this many bytes along k, the epilogue of a ping-pong kernel has time for TMA
-/// stores: 0.5 % faster, and 1 to 5 % if it reads matrices
+/// TMA stores make ping-pong kernels faster if rows have at least kRowBytes along k, because the
+/// epilogue then has time for them: by 0.5 %, or by 1 to 5 % if the epilogue reads matrices
 /// (bench/results/sweeps/2026-11-22-h200-tma-store.jsonl, 2026-11-24-h200-groups.jsonl).
 bool stores_otherwise(const P& p, const C& c, const Limits&) {
   constexpr std::int64_t kRowBytes = 4096;

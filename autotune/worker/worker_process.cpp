@@ -23,7 +23,7 @@ extern char**
 namespace tegula::autotune {
 namespace {
 
-constexpr std::chrono::milliseconds kPatienceToEnd{500};  // after its connection closed
+constexpr std::chrono::milliseconds kPatienceToEnd{500};  // wait after the connection closes
 
 /// Starts the program with the socket as kWorkerDescriptor and without output.
 pid_t start(const std::filesystem::path& program, int socket) {

@@ -9,7 +9,7 @@
 
 namespace tegula::autotune {
 
-/// Returns the worker that is installed with the library: in the folder `tegula` next to it.
+/// Returns the path of the worker program: tegula/tegula-worker in the folder of the library.
 std::filesystem::path worker_program();
 
 class WorkerProcess {

@@ -155,7 +155,7 @@ void AheadTable::add(const std::string& name, std::span<const ExportParam> param
   add({name, {params.begin(), params.end()}, true, equal_dims_of(params)},
       {std::move(signature.args), std::move(signature.constants),
        signature.index_type == DType::i64},
-      plan_of_launch(kernel, {.target = target}, args));  // its line: the one that set tune()
+      plan_of_launch(kernel, {.target = target}, args));  // winners do not override its tune()
 }
 
 void AheadTable::add(const std::string& name, const Exportable& callable, std::string_view target,

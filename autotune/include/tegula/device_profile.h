@@ -15,7 +15,7 @@ struct CostRates {
   /// Peak rate of the tensor cores per cycle, in the unit of Work::mma_bytes, and the fractions of
   /// it that wgmma and mma.sync reach.
   double mma_bytes = 0, wgmma_share = 0, mma_sync_share = 0;
-  /// Loss of that fraction per 64 instruction columns below 128, and per 64 columns above 128.
+  /// Decrease of that fraction per 64 instruction columns below 128, and per 64 above 128.
   double narrow_loss = 0, wide_loss = 0;
   /// Relative loss of tensor-core time when several CTAs share an SM.
   double turn_loss = 0;
@@ -45,7 +45,7 @@ struct CostRates {
   double cluster_sum = 0, cluster_part = 0, cluster_bytes = 0;
   /// Cycles for stream-K to wait for, or to hand over, a partial accumulator.
   double stream_fixup = 0;
-  /// Fraction of the SMs that clusters of more than two CTAs fill: GPCs have SMs left over.
+  /// Fraction of the SMs that clusters of more than two CTAs fill: each GPC has SMs left over.
   double cluster_fill = 1;
   /// Bytes in flight of scattered lines (Work::scattered_bytes) up to which memory runs at full
   /// speed, and its relative slowdown for each further such amount.
@@ -138,7 +138,7 @@ struct DeviceProfile {
   CostRates cost;
   AttentionRates attention;
 
-  /// Shared memory of a CTA for the rings of a mainloop, in bytes, and registers of an SM.
+  /// Return the bytes of a CTA's shared memory for mainloop rings, and the registers of an SM.
   std::int64_t ring_bytes() const;
   int registers_per_sm() const;
   /// Returns the registers of a consumer thread if the threads of the producer warpgroup keep

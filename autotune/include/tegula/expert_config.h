@@ -54,9 +54,9 @@ struct ExpertProblem {
   ExpertProduct product = ExpertProduct::up;
   DType operands = DType::bf16;
   bool is_gated = false;  ///< bn counts the columns of each of the two matrices
-  /// Experts per token if rows can be gathered from those of the tokens; else 0.
+  /// Experts per token if rows can be gathered from the tokens' rows; else 0.
   std::int64_t choices = 0;
-  DType result = DType::bf16;  ///< type that the product stores; the up GEMM packs f8
+  DType result = DType::bf16;  ///< type that the GEMM stores; the up GEMM may store f8
   /// Two accumulators per tile, for FP32 promotion.
   bool fp32_promotion = false;
 

@@ -8,14 +8,14 @@
 /// Tiles of the GEMMs in the backward pass of a mixture of experts.
 namespace tegula {
 
-/// GEMMs of an expert's gradients: of its rows or activations, and of its weights.
+/// GEMMs of an expert's backward pass: gradients of a GEMM's input rows, and of its weights.
 enum class ExpertGradient : std::uint8_t { rows, weights };
 constexpr auto enumerator_names(ExpertGradient) {
   return std::array<std::string_view, 2>{"rows", "weights"};
 }
 
 /// Properties of such a GEMM, [m, k] by [k, n] per expert, that determine the choice of its tiles.
-/// The expert's rows (m of `rows`, k of `weights`) are a mean.
+/// The dimension along the expert's rows (m for `rows`, k for `weights`) is a mean over experts.
 struct ExpertGradientProblem {
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t experts = 1;

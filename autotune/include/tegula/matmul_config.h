@@ -125,11 +125,11 @@ struct MatmulProblem {
   std::int64_t batch = 1;
   bool is_batched = false;
   DType operands = DType::bf16, result = DType::bf16;
-  /// k is contiguous in A, and in B. Any number of rows of A, and columns of B, then costs nothing.
+  /// k is contiguous in A, and in B. Rows of A, or columns of B, then need no alignment.
   bool a_k_major = true, b_k_major = false;
   LinePhase a_lines = LinePhase::whole, b_lines = LinePhase::whole;
-  /// TMA or the tensor cores cannot use the operand as stored: a preceding kernel repacks it, or
-  /// its elements are read one by one.
+  /// TMA or the tensor cores cannot read the operand in its layout: a preceding kernel repacks it,
+  /// or its elements are loaded one by one.
   bool repacks_a = false, repacks_b = false;
   /// f32 products use tensor cores, which drop the last 13 bits; else FMA.
   bool tf32 = false;
