@@ -22,8 +22,8 @@ struct AttentionHeuristics {
 
   /// Returns the requirements on tiles. Rows of packed heads are not consecutive positions.
   TileRequirements needs(std::int64_t dim, std::int64_t head_dim_v, bool pack_gqa) const;
-  /// Returns the tile shape of the caller's lists or of the schedule, which does not depend on
-  /// lengths. Derived lists use tiles that are chosen here.
+  /// Returns the tile shape that the caller's lists or the schedule prescribe, or nothing if
+  /// config() chooses it, as it does for derived lists.
   std::optional<AttentionTileShape> given_tiles() const;
   /// Returns the split-KV of a tile of kSmallQBlock queries: more than one program if there are
   /// many keys, and too few tiles to occupy all SMs.
@@ -35,7 +35,7 @@ struct AttentionHeuristics {
   /// Returns the block lists of a call, undefined if it visits a range of keys.
   BlockListArgs lists(const Stream& stream, const AttentionCall& c,
                       const AttentionConfig& config) const;
-  /// The same, as launches of the call's plan.
+  /// Same as above, but adds launches to the call's plan.
   BlockListSlots lists(PlanBuilder& plan, const AttentionSlots& slots, const AttentionCall& c,
                        const AttentionConfig& config) const;
 

@@ -45,7 +45,7 @@ class KvTraversal {
   std::optional<BlockListArgs> lists(const Stream& stream, const AttentionTensors& tensors,
                                      const AttentionTileShape& tiles,
                                      const QueryTileRows& rows) const;
-  /// The same, as launches of a plan; `slots` has the caller's list and the lengths.
+  /// Same as above, but adds launches to a plan. `slots` has the caller's list and the lengths.
   std::optional<BlockListSlots> lists(PlanBuilder& plan, const AttentionSlots& slots,
                                       const AttentionTensors& tensors,
                                       const AttentionTileShape& tiles,

@@ -36,8 +36,8 @@ Tile OnlineSoftmax::step(const Tile& scores, const Tile& factor, const Tile& fir
   return weights;
 }
 
-/// Returns the reference of a row. If it attends to no key of the block: 0, which is usually close
-/// enough to the scores if weights have the range of f32.
+/// Returns the reference of each row: its largest score. For a row without keys in the block, 0 is
+/// usually close enough; f16 weights have too small a range for it, and NaN forces a recomputation.
 Tile OnlineSoftmax::reference(const Tile& scores) const {
   const Tile peak = max(scores, axis(1));
   return where(peak == -INFINITY, weights_ == DType::f16 ? NAN : 0.0f, peak);

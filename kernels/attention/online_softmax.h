@@ -50,7 +50,7 @@ class SoftmaxFinalizer {
 
  private:
   Tile row_max_, factor_, row_sum_, is_empty_;  ///< denominator: row_sum * 2^(row_max * factor)
-  std::optional<Tile> acc_fraction_;            ///< factor of the outputs relative to that value
+  std::optional<Tile> acc_fraction_;            ///< share of the denominator without the sink
 };
 /// Returns the largest score of each row in natural units; -inf without keys.
 Tile scaled_row_max(const OnlineSoftmax& s, const Tile& factor);

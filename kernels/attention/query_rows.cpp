@@ -29,8 +29,8 @@ std::pair<Index, Index> VarlenTileScheduler::at(const Tile& number) const {
     const Tile next = found + step, begin = fill_absent(cu_q_(next), 0);
     found = where(next < sequences && first_of(next, begin) <= number, next, found);
   }
-  // No tile number precedes that of its sequence's first tile. The max also gives the ring checker,
-  // which does not evaluate memory, a valid tile.
+  // The difference is never negative. The ring checker does not evaluate memory and cannot know
+  // this; max() gives it a valid tile.
   const Tile tile = max(number - first_of(found, fill_absent(cu_q_(found), 0)), 0);
   assume(found >= 0), assume(found < sequences);
   return {Index(found, 1), slice(tile * rows_, rows_)};

@@ -65,7 +65,7 @@ struct QueryRows {
   static QueryRows of_head(const Index& h, const Index& m);
   /// Returns the same rows with positions shifted by `by`.
   QueryRows shifted(const Tile& by) const;
-  /// Returns all positions of a group's first head, then those of its next (`rows` in all).
+  /// Returns the positions of the heads of a group, head by head; `rows` is the number per group.
   static QueryRows of_group(const Index& group, const Index& m, const Tile& rows,
                             const Tile& seqlen_q);
 };

@@ -20,7 +20,7 @@ struct SplitKvPartials {
   static constexpr int kRows = 8;
 
   const InOut<f32, 4>&acc_partials, &row_stats;
-  Tile arrivals;  ///< pointer to the first of tiles * programs per cluster counters, all 0
+  Tile arrivals;  ///< pointer to counters that are 0: one per tile and CTA of a cluster
   Tile clusters;
 
   /// Publishes some rows of a tile for one cluster. Returns true in the last cluster, which may

@@ -87,7 +87,7 @@ inline void require_places(const char* kernel, const char* name, const Tensor& t
                          "less than 2147483648 elements: their places are i32");
 }
 
-/// Throws T1662: the element type is not one of those listed in `types`.
+/// Throws T1662 for an element type that is not among those listed in `types`.
 [[noreturn]] inline void throw_type(const char* kernel, const char* name, const Tensor& tensor,
                                     const char* types) {
   throw_argument_error(ErrorId::kernel_argument, kernel, name, tensor.str(), types);

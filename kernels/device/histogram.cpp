@@ -1,5 +1,5 @@
-// Histogram: up to 4096 bins are counted in shared memory, more by atomic additions to the counts.
-// Both are integer sums, so their order has no effect.
+// Histogram. Up to 4096 bins are counted in shared memory, more bins by atomics in global memory.
+// The counts are integers, so the order of the additions has no effect.
 #include "tegula/kernels/device_histogram.h"
 
 #include "kernels/device/chunks.h"

@@ -96,7 +96,7 @@ auto sums_of_elements() {
   });
 }
 
-/// Adds the launches of a call whose x, offsets and y have single elements.
+/// Adds the launches of a call on a vector x. The arguments of the call are x, offsets and y.
 template <class T>
 void plan_elements(PlanBuilder& plan) {
   static const auto* const longest = new auto(longest_kernel());
@@ -111,8 +111,8 @@ void plan_elements(PlanBuilder& plan) {
                  of_parts = plan.scratch({at_least_one(plan.tensor(x).size(0), kPart)}, DType::f32);
   plan.launch(*longest, offsets, lengths);
   plan.launch(*parts, x, lengths, of_parts);
-  // Enough programs for all SMs; beyond that, as many segments per program as lanes. The lanes per
-  // segment determine the order of its sum, so they must not depend on the GPU.
+  // A program sums 4 segments, so that few segments still occupy all SMs, else 32. This determines
+  // the lanes per segment and thus the order of its sum, so it must not depend on the GPU.
   constexpr std::int64_t kManySegments = 32768;
   plan.launch(*sums, x, offsets, of_parts, y, segments < kManySegments ? 4 : 32);
 }

@@ -98,8 +98,8 @@ auto starts_kernel() {
   });
 }
 
-/// Moves keys and values of a tile to their positions, from the digits' starts and the counts of
-/// earlier tiles. Tiles are numbered by ticket, so programs of earlier tiles have started.
+/// Moves keys and values of a tile to their positions, which follow from the digits' starts and the
+/// counts of earlier tiles. Tickets number the tiles, so programs of earlier tiles have started.
 template <class T>
 auto move_kernel() {
   return kernel("device_sort_move", [](In<T, 1> keys, In<i32, 2> starts, Out<T, 1> sorted,

@@ -2,11 +2,11 @@
 // candidates of the parts, until one part is left. Parts keep the order of the row, so ties still
 // go to the smaller index.
 //
-// Rows of 128 to 1024 elements first compare the best elements of groups of neighbours: the best k
-// elements are in the k groups with the best maxima, ties to the smaller index. Those groups are
-// loaded again, in their order, to find the best elements. Rows of bf16 use words of a key and its
-// position, so that groups need no order and each lane of a row loads the groups that it compares:
-// only the candidates are exchanged.
+// Rows of 128 to 1024 elements are searched in two steps. The k best elements are in the k groups
+// of adjacent elements whose best elements rank highest (of equal ones, the first group). These
+// groups are loaded again, in ascending order, and searched. For bf16, a key and its position are
+// packed into one word, so the order of the groups has no effect: each lane loads the groups that
+// it compares, and lanes exchange only candidates.
 #include "tegula/kernels/device_topk.h"
 
 #include <algorithm>
@@ -52,7 +52,7 @@ auto groups_kernel() {
       const Tile groups = row.reshape({tile_rows, row.dim(1) / group, group});
       Tile best_of =
           direction == Direction::descending ? max(groups, axis(2)) : min(groups, axis(2));
-      // The best of a group of NaN follows all numbers, including infinities.
+      // The best element of a group of NaNs is NaN, which ranks after infinities, too.
       if constexpr (!std::is_same_v<T, i32>)
         best_of = where(any(groups == groups, axis(2)), best_of,
                         cast<T>(std::numeric_limits<float>::quiet_NaN()));
@@ -78,7 +78,7 @@ Tile side_by_side(std::span<const Tile> parts) {
   return cat({side_by_side(parts.first(half)), side_by_side(parts.last(half))}, axis(1));
 }
 
-/// `groups` are the groups of all rows, consecutively.
+/// `groups` is a view of x with one row per group of elements.
 auto words_kernel() {
   return kernel(
       "device_topk_words", [](In<bf16, 2> x, In<bf16, 2> groups, Out<bf16, 2> values,
@@ -120,7 +120,7 @@ auto words_kernel() {
       });
 }
 
-/// Finds the best of a part of a row. `from` are original positions if x are earlier candidates.
+/// Finds the k best elements of each part. If x has earlier candidates, `from` has their positions.
 template <class T>
 auto topk_parts_kernel() {
   return kernel("device_topk_parts",
@@ -142,7 +142,7 @@ auto topk_parts_kernel() {
 constexpr PlanPatch kPlan{.num_warps = 8, .min_ctas_per_sm = 4},
     kGroupsPlan{.num_warps = 4, .min_ctas_per_sm = 4};
 constexpr int kTopKTileBytes = 32768;
-/// Half of that, so that eight programs per SM hide each other's latencies.
+/// Half as many warps as kPlan, so that eight programs per SM hide each other's latencies.
 constexpr PlanPatch kWordsPlan{.num_warps = 4, .min_ctas_per_sm = 8};
 constexpr std::int64_t kWordsTile = 8192;
 

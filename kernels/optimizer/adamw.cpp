@@ -60,7 +60,7 @@ Updated updated(const StepScalars& s, const Tile& weight, const Tile& gradient, 
   return {w - s.rate * m / (sqrt(v) * s.correction + s.epsilon), m, v};
 }
 
-/// The memory from the first to the last tensor of a kind, as one vector.
+/// For each kind of tensor, a vector over the memory that contains all its tensors (MemorySpan).
 template <class W, class G>
 struct Memory {
   InOut<W, 1> weight;
