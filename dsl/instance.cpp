@@ -142,7 +142,7 @@ void check_out_views(Tracer& t) {
     if (d.is(Opcode::StoreView, Opcode::AtomicView, Opcode::ViewPtr))
       stored.push_back(d.operands[0]);
   });
-  std::vector<Loc> told;  // a body is recorded twice
+  std::vector<Loc> told;  // avoids repeated warnings, because bodies are recorded twice
   for (const ViewAccessRecord& p : t.accesses) {
     if (!p.rebound || std::ranges::find(stored, t.param(p.param)) != stored.end()) continue;
     if (std::ranges::find(told, p.loc) != told.end()) continue;

@@ -224,7 +224,7 @@ void Launcher::launch(KernelInstance& k, const Stream* given, std::span<const Ho
     if (!entry) return launch(k, given, args);
     call.count = 0;
     make_call_key(k, args, device, call);  // includes captures of the trace
-    check_overlap(k, call);                // and with the addresses that it writes to
+    check_overlap(k, call);                // includes addresses that the trace stores to
   }
   if (wants_retrace()) [[unlikely]]
     if (hash_of(k.trace(k.signature(args)).kernel) != entry->ir)

@@ -3,8 +3,8 @@
 
 namespace tegula::dsl {
 
-/// Removes dead code from a finished recording: unused loads and arithmetic, loop carries whose
-/// result is never used, and such branch results.
+/// Removes dead code from a finished recording: unused loads and arithmetic, and loop carries and
+/// branch results that are never used.
 void remove_dead(ir::Kernel& kernel);
 
 }  // namespace tegula::dsl

@@ -57,7 +57,7 @@ PlanSlot PlanRecorder::make(MadeTensor made) {
   return {slots::kMade + static_cast<int>(now_.size()) - 1};
 }
 
-/// Returns the argument as a launch of this call has it.
+/// Returns the value that the argument of a launch has in this call.
 HostArg PlanRecorder::argument(const PlanBuilder::Given& given) const {
   HostArg a{given.info.kind, given.info.dtype, nullptr, given.bits};
   const int slot = given.slot.index;
@@ -85,7 +85,8 @@ int PlanRecorder::base_of(int slot) const {
   return slot;
 }
 
-/// Records which arguments each call must check. The plan's own memory does not overlap others.
+/// Records the pairs of arguments that each call must check for overlap. Tensors that the plan
+/// makes itself do not overlap others.
 void PlanRecorder::keep_apart(const KernelInstance& kernel, const CallArgs& args,
                               const PlanStep& step) {
   if (kernel.may_alias()) return;

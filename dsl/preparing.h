@@ -1,5 +1,5 @@
 #pragma once
-// Tells whether launches of this thread are only prepared (tegula/prepare.h).
+// Whether this thread prepares launches instead of queueing them (tegula/prepare.h).
 
 namespace tegula::dsl {
 

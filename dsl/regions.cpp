@@ -321,8 +321,8 @@ void Tracer::finish_loop(OpenScope& s, std::span<const ir::RegionId> regions,
     inits.push_back(c.before);
     nexts.push_back(c.after);
   }
-  // A settled value can refer to another settled one only through `before`, which is outside the
-  // loop.
+  // `settled` maps arguments that are removed to values from before the loop, so the values are not
+  // themselves removed arguments.
   const std::unordered_map<ir::Value, ir::Value> outside(settled.begin(), settled.end());
   for (ir::Value& v : nexts)
     if (const auto at = outside.find(v); at != outside.end()) v = at->second;

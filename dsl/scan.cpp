@@ -49,9 +49,10 @@ void check_starts(Tracer& t, const Request& r, ir::Value starts) {
        r.what, type.str(), tile.str());
 }
 
-/// Combines values up to the next start, from the first element of a part or, in a forward scan,
-/// from the last start to the part's last element. Flags of a part: a segment begins in it; in a
-/// reverse scan two flags: at its first element, and after that.
+/// Extends `combine` by flags for segments. The value of a part combines its elements from the last
+/// segment start on, or in a reverse scan those before the first start after its first element. The
+/// flag of a part is true if a segment begins in it. A reverse scan has two flags: a segment begins
+/// at the first element, or at a later one.
 FoldFunction within_segments(const FoldFunction& combine, bool is_reverse) {
   const std::size_t flags = is_reverse ? 2 : 1;
   return [combine, is_reverse, flags](std::span<Tile> l, std::span<const Tile> r) {

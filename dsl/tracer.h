@@ -131,7 +131,8 @@ class Tracer {
     return instance == &of || (outer_ && outer_->is_inside(of));
   }
 
-  /// Records everything at one location during its lifetime: for functions composed of others.
+  /// During its lifetime all ops are recorded at one location. Used by functions that are composed
+  /// of other functions of the language.
   class Pin {
    public:
     Pin(Tracer& t, Loc loc) : tracer_(t), was_pinned_(t.pinned_) {
@@ -177,7 +178,7 @@ class Tracer {
   std::uint64_t open_grid(ir::RegionId body);
   bool close_grid(std::uint64_t id);
   void move_wait_in_front(ir::RegionId branch);
-  /// Sets `takes` to whether the branch that begins must be called.
+  /// Sets `takes` to true if the lambda of the first branch must be called.
   std::uint64_t open_branch(ir::Value condition, bool& takes);
   bool else_branch(std::uint64_t id);
   void close_branch(std::uint64_t id);

@@ -16,7 +16,7 @@ namespace tegula::dsl {
 
 struct TraceResult;
 
-/// Chooses values for a call of a kernel none of whose tune() values are given; none if the
+/// Chooses the tune() values for a call of a kernel without given values. Returns nothing if the
 /// defaults must be used.
 using TuningChooser = std::optional<Tuning> (*)(KernelInstance& kernel, const Stream* stream,
                                                 std::span<const HostArg> args, Device device);
@@ -34,12 +34,12 @@ class TunedCalls {
   /// Notes after the first trace whether there is anything to choose. Returns true if this trace
   /// was the first and there is, so that the call starts over.
   bool note(const TraceResult& traced, const Tuning& given);
-  /// Returns the kernel that a call must run; null for this one.
+  /// Returns the kernel that a call must run, or null if it is this one.
   KernelInstance* find(KernelInstance& kernel, const Stream* stream, std::span<const HostArg> args,
                        Device device);
   /// Makes later calls of these shapes use the values.
   void set(KernelInstance& kernel, const CallKey& shapes, const Tuning& tuning);
-  /// Returns the kernel that the latest call ran; null for this one.
+  /// Returns the kernel that the latest call ran, or null if it was this one.
   KernelInstance* latest() const { return latest_.load(std::memory_order_acquire); }
 
  private:

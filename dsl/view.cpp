@@ -203,10 +203,10 @@ std::uint32_t make_access(Tracer& t, std::uint32_t param, Hints hints,
   return static_cast<std::uint32_t>(t.accesses.size() - 1);
 }
 
-/// Returns the part with the positions along the one dimension that ends as an index tile, if the
-/// kernel writes the tensor: elements after the end belong to another program, which may write them
-/// meanwhile. Parts that end along several dimensions, or that have an index tile, are read as they
-/// are.
+/// If the kernel writes the tensor and the part has an end along exactly one dimension, returns the
+/// part with an index tile along it, whose positions after the end are -1: elements there must not
+/// be read, because another program may write them meanwhile. Returns nothing for other parts and
+/// for parts with index tiles; these are read as they are.
 std::optional<ViewAccessRecord> by_places(Tracer& t, const ViewAccessRecord& part) {
   const bool has_one_end = std::ranges::count_if(part.ends, [](ir::Value e) { return !!e; }) == 1;
   if (t.arg_class(part.param).info.access == detail::ViewAccess::In || !has_one_end) return {};

@@ -36,7 +36,7 @@ bool has_few_rows(const P& p) { return p.splits_kv || (p.pack_gqa && p.queries <
 bool is_plain(const P& p) {
   return !p.has_score && !p.has_per_element_state && !p.reads_kv_index && !p.is_non_contiguous;
 }
-/// Returns true if the bounds of a tile's rows are those of its keys.
+/// Returns true for tiles of the full height, without packed heads and without packed sequences.
 bool has_plain_rows(const P& p) { return !p.pack_gqa && !p.is_varlen && !has_few_rows(p); }
 
 AttentionTileShape usual_tiles(const P& p) {

@@ -15,7 +15,7 @@ struct TuningKey {
   std::string family;
   std::int64_t version = 1;  ///< of the family; incremented when the meaning of an axis changes
   std::string problem;
-  std::string numerics;  ///< hash of all that determines result bits; empty without a promise
+  std::string numerics;  ///< kSameBits or kAnyBits; empty for rows other than configurations
 
   template <class Self, class Visit>
   static void each_field(Self& self, Visit&& visit) {

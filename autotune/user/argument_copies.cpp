@@ -43,7 +43,8 @@ Tensor host_bytes(std::int64_t bytes, Device source) {
   return Tensor::borrow(memory, {bytes}, DType::u8, Device::cpu(), {}, owner);
 }
 
-/// Returns the error of a different rounding order, relative to the largest element.
+/// Returns the tolerance for results that are rounded in a different order, relative to the largest
+/// element.
 double tolerance_of(DType dtype) {
   switch (dtype) {
     case DType::f64:

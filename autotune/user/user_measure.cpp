@@ -26,7 +26,8 @@ void UserMeasure::say(const std::string& line) const {
   if (options_.progress) options_.progress(line);
 }
 
-/// Code that the passes already degrade is the slowest to assemble, and always loses to other code.
+/// Compiles a candidate. Candidates with defects that the passes already report (unless the
+/// reference has some, too) are not assembled: assembly takes longest for them, and they never win.
 void UserMeasure::compile(int candidate, Candidate& c, Prepared& out) {
   c.instance = kernel_.with(space_.settings[static_cast<std::size_t>(candidate)]);
   if (candidate != 0 && !is_degraded_ && !device_.on_host()) {

@@ -18,7 +18,7 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr double kSlowest = 20;  // multiple of the reference's time that a candidate may take
-constexpr std::chrono::duration<double, std::milli> kSampleOverhead{0.5};  // repetitions, a cold L2
+constexpr std::chrono::duration<double, std::milli> kSampleOverhead{0.5};  // e.g. for a cold L2
 constexpr int kWarmUpSamples = 200;
 
 class WorkerMeasure : public LaunchMeasure {
@@ -67,7 +67,7 @@ Deadline WorkerMeasure::after(double seconds) const {
          std::chrono::duration_cast<steady_clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-/// The process creates its context while candidates are compiled.
+/// Starts a process without waiting, so that it creates its context while candidates are compiled.
 void WorkerMeasure::start() {
   process_ = std::make_unique<WorkerProcess>(options_.program);
   WorkerMessage request;

@@ -41,7 +41,7 @@ Tile tan_pi_of(const Tile& x) {
   return sine / cosine;
 }
 
-/// Returns a multiple of pi minus x, for smaller x: the multiple is a sum of two numbers.
+/// Return pi / 2 - x and pi - x. The constant is the sum of two numbers, for additional precision.
 Tile from_half_pi(const Tile& x) {
   const bool wide = is_wide(x);
   const double low = wide ? 0x1.1a62633145c07p-54 : -0x1.777a5cp-25;

@@ -23,7 +23,7 @@ static_assert(sizeof(DLTensor) == sizeof(dlpack::Tensor) &&
               offsetof(DLTensor, strides) == offsetof(dlpack::Tensor, strides) &&
               offsetof(DLTensor, byte_offset) == offsetof(dlpack::Tensor, byte_offset));
 
-/// A multiple of 16 bytes where nobody reads.
+/// Placeholder address, aligned to 16 bytes. It is never dereferenced.
 void* const kNowhere = reinterpret_cast<void*>(std::uintptr_t{1} << 40);
 
 const char* kind_name(std::uint32_t kind) {
@@ -103,7 +103,7 @@ void check_count(const CalleeName& callee, std::span<const ExportParam> params,
 Arguments::Arguments(const CalleeName& callee, std::span<const ExportParam> params,
                      std::span<const TegulaArg> args, bool may_lack_memory) {
   check_count(callee, params, args);
-  tensors_.reserve(params.size());  // pointers to them stay good
+  tensors_.reserve(params.size());  // pointers to them must stay valid
   host_.reserve(params.size());
   const auto borrow = [&](const ExportParam& param, const TegulaArg& arg) {
     if (!arg.value.tensor) fail(ErrorId::export_null, callee.loc, {}, text_of(callee, param));

@@ -31,8 +31,8 @@ bool depends_on(const ir::Kernel& k, ir::Value v, ir::Value on,
                              [&](ir::Value o) { return depends_on(k, o, on, seen); });
 }
 
-/// Returns the select that defines a value, or whose broadcast it is: a choice of whole rows inside
-/// a choice of pairs is a tile of fewer elements. None if the value is not a select.
+/// Returns the select that defines a value, directly or through broadcasts, or none. A select
+/// between whole rows has a smaller tile, which is broadcast before a select between pairs uses it.
 ir::OpId select_of(const ir::Kernel& k, ir::Value v) {
   ir::OpId def = k[v].def;
   while (def && k[def].opcode == ir::Opcode::Broadcast) def = k[k[def].operands[0]].def;

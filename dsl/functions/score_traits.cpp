@@ -103,8 +103,8 @@ class Dependence {
     using enum ir::Opcode;
     return o == Cast || o == Neg || o == Add || o == Sub;
   }
-  /// Returns true for a float times a distance: it is computed from rows and columns, each
-  /// multiplied (ir/passes/hoist_broadcast_terms).
+  /// Returns true for the product of a float and a distance. The product is computed from one
+  /// product per row and one per column (ir/passes/hoist_broadcast_terms).
   bool is_scaled(ir::OpId op) const {
     using enum ir::Opcode;
     const ir::Opcode o = k_[op].opcode;

@@ -9,7 +9,7 @@
 /// Printing from a running kernel, on every device. Programs append records to a buffer, which is
 /// read after the kernel has ended: on `cpu` and `sim` before the call returns, on a GPU by
 /// Stream::synchronize and copies of tensors to the host. A kernel that uses these functions is
-/// compiled for them, and waits for additional memory accesses.
+/// slower: it contains additional code and memory accesses.
 namespace tegula {
 
 namespace detail {
