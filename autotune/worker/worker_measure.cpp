@@ -18,7 +18,7 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr double kSlowest = 20;  // multiple of the reference's time that a candidate may take
-constexpr std::chrono::duration<double, std::milli> kSampleOverhead{0.5};  // e.g. for a cold L2
+constexpr std::chrono::duration<double, std::milli> kSampleOverhead{0.5};  // added to each sample
 constexpr int kWarmUpSamples = 200;
 
 class WorkerMeasure : public LaunchMeasure {

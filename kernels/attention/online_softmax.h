@@ -50,7 +50,7 @@ class SoftmaxFinalizer {
 
  private:
   Tile row_max_, factor_, row_sum_, is_empty_;  ///< denominator: row_sum * 2^(row_max * factor)
-  std::optional<Tile> acc_fraction_;            ///< share of the denominator without the sink
+  std::optional<Tile> acc_fraction_;            ///< rescales the outputs if the sink raises row_max
 };
 /// Returns the largest score of each row in natural units; -inf without keys.
 Tile scaled_row_max(const OnlineSoftmax& s, const Tile& factor);
