@@ -56,7 +56,7 @@ struct SmallFloat {
     requires std::is_arithmetic_v<T>
   constexpr explicit SmallFloat(T value) : bits(encode(static_cast<double>(value))) {}
 
-  /// Every value of the format is exactly a `float`.
+  /// Converts exactly: a `float` represents every value of the format.
   constexpr operator float() const { return decode(bits); }  // NOLINT(google-explicit-constructor)
 
   static constexpr Self from_bits(Bits b) {
@@ -109,7 +109,7 @@ struct SmallFloat {
     const unsigned sign = negative ? 0x80000000u : 0u;
     if (is_special) return std::bit_cast<float>(sign | 0x7f800000u | (fraction << (23 - Mantissa)));
     if (field == 0) {
-      // Halved twice because the unit of bf16 subnormals is itself a subnormal float.
+      // Scales by two normal factors: the unit of bf16 subnormals is itself a subnormal float.
       constexpr int kUnit = kMinExponent - Mantissa;
       const float half_unit =
           std::bit_cast<float>(static_cast<std::uint32_t>(127 + kUnit / 2) << 23);

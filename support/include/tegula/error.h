@@ -8,13 +8,13 @@
 /// Errors are classified by who must act: the kernel's author, the machine's owner, or us.
 namespace tegula {
 
-/// One further place that explains an error, e.g. where an operand was made.
+/// An additional location that explains an error, e.g. where an operand was defined.
 struct Note {
   Loc loc;
   std::string text;
 };
 
-/// One error: the mistake, its location, and one way to fix it.
+/// One error: the mistake, its location, and a way to fix it.
 struct Diagnostic {
   std::string code;  ///< stable, e.g. "T0207"; empty if none is assigned
   std::string message;
@@ -36,7 +36,7 @@ class Error : public std::runtime_error {
 class CompileError : public Error {
  public:
   explicit CompileError(Diagnostic d);
-  /// Several independent faults found in one go (the verifier and the checker report all).
+  /// Reports several independent faults at once, as the verifier and the checker do.
   explicit CompileError(std::vector<Diagnostic> all);
   const Diagnostic& diagnostic() const { return all_.front(); }
   const std::vector<Diagnostic>& diagnostics() const { return all_; }

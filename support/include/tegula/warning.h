@@ -11,8 +11,8 @@ namespace tegula {
 /// One warning about a compiled kernel, or about the tuner's results.
 struct Warning {
   std::string code;    ///< stable, e.g. "T1501"
-  std::string kernel;  ///< its name; empty if the warning is about none
-  Loc place;           ///< the line it is about, else that of the kernel
+  std::string kernel;  ///< name of the kernel; empty if the warning does not concern a kernel
+  Loc place;           ///< line that causes the warning, or the kernel's line if unknown
   std::string text;
   std::string hint;  ///< a way to fix it; may be empty
 
