@@ -43,7 +43,7 @@ struct Barrier {
 /// State of a ring slot: number of fills, and the last fill that the reader has waited for.
 struct Slot {
   int fills = 0, seen = 0;
-  bool is_half = false;  ///< the second half of the latest fill has not been copied yet
+  bool is_half = false;  ///< only half of the latest fill has been copied
   OpId filled;
   Key channel{};
   int phase = 0;  ///< phase of the channel that completes with the fill
@@ -242,8 +242,8 @@ class Machine {
       for (const Key& place : groups.front()) stored_[place].is_in_flight = false;
   }
 
-  /// All consumer threads of the CTA have arrived: earlier stores are published, and slots that no
-  /// MMA in flight reads are free.
+  /// Simulates a barrier of all consumer threads of the CTA: it publishes earlier stores if it has
+  /// a proxy fence, and frees the slots that no MMA in flight reads.
   void barrier(const ChannelEvent& e) {
     for (auto& [place, slot] : stored_) {
       if (place.cta != cta_) continue;
@@ -283,7 +283,7 @@ class Machine {
     return std::nullopt;
   }
 
-  /// A branch of the producer thread waits for a channel and then fills rings.
+  /// Records for each ring the channel that the producer waits for before it fills the ring.
   void learn_guards() {
     Value waited, expecting;
     for (const ChannelEvent& e : ctas_.front().roles.front().events) {
@@ -365,8 +365,8 @@ std::optional<ChannelFault> check_channels(const Kernel& machine, bool with_prod
   if (rings.slots == 0) return std::nullopt;
   std::set<std::int64_t> steps{0, 1, 2};
   for (std::int64_t n = rings.slots - 1; n <= rings.slots + 2; ++n) steps.insert(n);
-  // More tiles than a cluster processes at a time: an even number, and an odd one whose last tile
-  // is alone.
+  // Clusters: also test more tiles than the cluster processes at a time, once an even number and
+  // once an odd number, so that only one CTA has a last tile.
   for (std::int64_t more = 2; rings.programs > 1 && more <= 3; ++more)
     steps.insert(2 * rings.slots + more);
   for (const std::int64_t n : steps) {
@@ -374,7 +374,7 @@ std::optional<ChannelFault> check_channels(const Kernel& machine, bool with_prod
     for (int rank = 0; rank < rings.programs; ++rank)
       ctas.push_back(traces_of(machine, rings, n, rank, with_producer));
     if (auto fault = Machine(ctas).run()) return fault;
-    // Swaps the CTAs so that the other one lags.
+    // Reverses the CTAs and the consumers, so that the others lag.
     if (rings.programs > 1) std::ranges::reverse(ctas);
     for (CtaTraces& cta : ctas)
       if (cta.roles.size() > 2) std::ranges::reverse(std::span(cta.roles).subspan(1));

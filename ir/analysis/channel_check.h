@@ -14,9 +14,9 @@ struct ChannelFault {
   OpId first, second;  ///< `second` may be absent
 };
 
-/// Checks the roles of the first CTA, or of the two CTAs of a cluster that share channels, for
-/// extents of 0, 1, 2 and about as many iterations as a ring has slots, and three iterations of the
-/// outer loops (five tiles in ping-pong kernels). If `with_producer`, producer warps issue the
+/// Checks the roles of the first CTA, or of the two CTAs of a cluster that share channels. The
+/// mainloop runs 0, 1 and 2 iterations and about the number of ring slots; outer loops run three
+/// iterations (five tiles in ping-pong kernels). If `with_producer`, producer warps issue the
 /// loads, and the consumer warpgroups of ping-pong kernels process tiles alternately; otherwise a
 /// consumer thread issues the loads. Returns the first fault, or nothing.
 std::optional<ChannelFault> check_channels(const Kernel& machine, bool with_producer);

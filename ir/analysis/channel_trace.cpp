@@ -102,10 +102,11 @@ class Walk {
     result ? put(d.results[0], *result) : unknown(op);
   }
 
-  /// Numbers loaded from memory ascend in program order, so that a range whose end is loaded after
-  /// its begin is not empty. In clusters, table entries depend only on their index, because both
-  /// CTAs have to read the same numbers. An index that is itself a table entry may be large, so
-  /// entries repeat after kPlaces. Truth values of tiles stay unknown.
+  /// Invents results for an op that cannot be evaluated. Numbers loaded from memory ascend in
+  /// program order, so that a range whose end is loaded after its begin is not empty. In clusters,
+  /// table entries depend only on their index, because both CTAs have to read the same numbers. An
+  /// index that is itself a table entry may be large, so entries repeat after kPlaces. i1 results
+  /// stay unknown.
   void unknown(OpId op) {
     const auto read = reads_.find(op);
     const bool is_entry =
@@ -171,8 +172,8 @@ class Walk {
     for (std::size_t i = 0; i < carried.size(); ++i) put(d.results[i], last[i]);
   }
 
-  /// The tiles themselves do not matter to channels, so the loop runs as often as any outer loop.
-  /// It runs no iteration only in a CTA whose neighbour has the last tile.
+  /// Runs the loop as often as any outer loop, because channels do not depend on the tile's
+  /// coordinates. In a cluster, a CTA without a tile (the neighbour has the last one) skips it.
   void tile_loop(OpId op) {
     if (!with_channels_.contains(op)) return unknown(op);
     const OpData& d = k_[op];
@@ -190,7 +191,7 @@ class Walk {
       hand_to(k_[body].args);
       region(body);
       const auto& yielded = k_[k_.terminator(body)].operands;
-      // Every tile has the same amount of work as the first one.
+      // Keeps the first tile in place of received ones, so that all tiles have equal work.
       for (std::size_t i = 0; i < carried.size(); ++i)
         if (const OpId def = k_[yielded[i]].def; !def || k_[def].opcode != Opcode::ReceiveTile)
           carried[i] = yielded[i];
@@ -257,7 +258,7 @@ class Walk {
       e.signals = ChannelEvent::SignalScope::BothCtas;
     add(std::move(e));
   }
-  /// A tile id is announced and written by one op.
+  /// Adds the events of an op that both announces and writes a tile id.
   void put(OpId op) {
     const std::int64_t bytes = size_bytes(DType::i32);
     const SlotRef channel = at(op, 2, 1);
@@ -308,8 +309,8 @@ class Walk {
   bool is_mine_ = true;  ///< true if this warpgroup computes the current tile (ping-pong)
   int tile_ = 0;         ///< number of the current tile
   std::unordered_set<OpId> with_channels_;
-  std::unordered_map<OpId, std::int64_t> reads_;  ///< indices of the ops that read memory
-  std::vector<Cell> numbers_;                     ///< number of each value
+  std::unordered_map<OpId, std::int64_t> reads_;  ///< order of the ops that read memory
+  std::vector<Cell> numbers_;                     ///< by value; valid where `known_` is set
   std::vector<bool> known_;
   std::vector<ChannelEvent> events_;
 };

@@ -14,8 +14,7 @@ namespace tegula::ir {
 /// Returns true if the `assume` states a fact for the analyses. An `assume` of kind "inside" is
 /// only a check, and its condition must not change the code.
 bool states_fact(const Kernel& k, OpId assume);
-/// Returns true for an `assume` of kind "count": its first number is below the second one and
-/// counts from 0.
+/// Returns true for an `assume` of kind "count", which states 0 <= a < b for its condition a < b.
 bool counts_from_zero(const Kernel& k, OpId assume);
 
 /// Proves comparisons from `assume` ops and definitions. An `assume` applies where it dominates,

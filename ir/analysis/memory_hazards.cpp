@@ -28,7 +28,7 @@ class Roots {
       return std::ranges::all_of(incoming_values(k_, *merge), [&](Value x) { return follow(x); });
     if (!def) return !k_[k_[v].region].owner && add(v);
     const OpData& d = k_[def];
-    // The initial value of a pointer carry; no access uses it.
+    // Such pointers are only initial values of loop carries, which no access uses.
     if (d.is(Opcode::Poison, Opcode::Const)) return true;
     bool found = false;
     for (Value operand : d.operands) {
@@ -303,8 +303,8 @@ bool MemoryHazards::moves_with(const MemoryAccess& box, OpId loop) {
   return false;
 }
 
-/// Returns true for boxes of one view whose elements are the same memory in all iterations of
-/// `carried`, where no two elements of the view share memory.
+/// Returns true if both accesses are boxes of one view, no two elements of the view share memory,
+/// and the view is the same in all iterations of `carried`.
 bool MemoryHazards::are_of_one_tensor(const MemoryAccess& a, const MemoryAccess& b,
                                       OpId carried) const {
   return a.is_box() && b.is_box() && a.address == b.address &&
@@ -312,8 +312,8 @@ bool MemoryHazards::are_of_one_tensor(const MemoryAccess& a, const MemoryAccess&
          (!maker_of(k_, a.address) || is_same_in_all(carried, a.address));
 }
 
-/// Returns true if each pair of offsets is equal, differs by a multiple of the smaller extent, or
-/// consists of multiples of it.
+/// Returns true if the accesses are disjoint or one contains the other. Boxes: in each dimension
+/// the offsets are equal, differ by a multiple of the smaller extent, or are multiples of it.
 bool MemoryHazards::inside_or_disjoint(const MemoryAccess& a, const MemoryAccess& b, OpId carried) {
   if (!a.is_box() && !b.is_box()) {
     const auto x = pointers(a.address), y = pointers(b.address);
@@ -327,7 +327,7 @@ bool MemoryHazards::inside_or_disjoint(const MemoryAccess& a, const MemoryAccess
   }
   if (!are_of_one_tensor(a, b, carried) || a.axes != b.axes) return false;
   for (std::size_t d = 0; d < a.offsets.size(); ++d) {
-    // An index tile may select a place twice, for two different threads.
+    // An index tile may select the same element for two different threads.
     if (is_gathered(a, d) || is_gathered(b, d)) return false;
     const std::int64_t size = std::min(extent(a, d), extent(b, d));
     if (size <= 0 || std::max(extent(a, d), extent(b, d)) % size != 0) return false;
@@ -407,7 +407,8 @@ std::optional<MemoryHazards::Pointers> MemoryHazards::pointers(Value v, int dept
 }
 
 // ---- threads
-/// Returns true if several threads of a program hold an element, or some hold no unique element.
+/// Returns true if several threads of a program may hold the same element. This includes layouts
+/// that do not cover all warps of the CTA.
 bool MemoryHazards::is_replicated(const MemoryAccess& a) const {
   const LinearLayout& layout = *a.tile.layout();
   if (layout.free_bits(HwDim::Lane) != 0 || layout.free_bits(HwDim::Warp) != 0) return true;

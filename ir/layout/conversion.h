@@ -68,9 +68,9 @@ struct ConversionOptions {
   int shared_overhead = 64;
 };
 
-/// Plans the conversion. Padding is copied if both layouts pad alike, otherwise its content is
-/// unspecified. Refused if the required kind, shuffles or shared memory, is forbidden, or if
-/// neither layout holds every element.
+/// Plans the conversion. Padding is copied if both layouts have the same padding; otherwise its
+/// content is unspecified. Returns a refusal if the shapes differ, if the conversion needs a kind
+/// that `options` forbid, or if neither layout contains every element.
 Result<Conversion> plan_conversion(const LinearLayout& from, const LinearLayout& to,
                                    int element_bytes, const ConversionOptions& options = {});
 

@@ -11,7 +11,7 @@
 namespace tegula::ir {
 namespace {
 
-/// Set of anchors by number. The numbers of carried tiles follow those of the ops.
+/// Set of anchors by number: ops are numbered in order, followed by the carried tiles.
 using Anchors = std::set<std::size_t>;
 
 class Sets {

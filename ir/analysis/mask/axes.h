@@ -32,7 +32,7 @@ struct MaskAxisDependence {
   bool on_batch() const { return expr.depends(expr.root, kOnBatch); }
   bool on_head() const { return expr.depends(expr.root, kOnHead); }
   /// Returns the number of pieces (1 or 2) that blocks are divided into along an axis: 2 if one of
-  /// its leaves may fall.
+  /// the axis's leaves may decrease.
   int pieces(MaskAxis s) const;
   /// Returns true if the key axis has no leaf other than `kv`, whose bounds need no lookup.
   bool is_plain_key() const;

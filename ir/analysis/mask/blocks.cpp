@@ -91,7 +91,7 @@ void MaskBlocks::evaluate(const Ranges& ranges, const MaskParams& params) {
   }
 }
 
-/// An entry outside the table may have any value.
+/// Evaluates a table lookup. If the index may be out of bounds, the entry may have any value.
 MaskValue MaskBlocks::look_up(const MaskNode& node, MaskNodeId id, const MaskParams& params) {
   MaskValue v{Interval::of(node.dtype), {}, Linear::symbol(id)};
   const auto slot = static_cast<std::size_t>(node.value);
@@ -104,7 +104,8 @@ MaskValue MaskBlocks::look_up(const MaskNode& node, MaskNodeId id, const MaskPar
   return v;
 }
 
-/// Converts the mathematical result to the node's type: it wraps unless it certainly fits.
+/// Stores the mathematical result as the node's value. A result that may not fit the node's type
+/// may wrap, and the value becomes unknown.
 void MaskBlocks::finish(MaskNodeId id, std::optional<MaskValue> v) {
   const Interval all = Interval::of(expr_[id].dtype);
   if (v) reduce(*v);

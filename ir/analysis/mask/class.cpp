@@ -22,8 +22,8 @@ class Classifier {
     form_.tells_blocks = reads_table(form_.formula);
     for (const MaskUnsolved& terms : unsolved) {
       const Verdict v = of(terms);
-      // A block list has the minimum and the maximum over each block for conditions that depend
-      // only on kv.
+      // A block list stores minima and maxima per block, which may decide even a condition of class
+      // D if it does not depend on the query.
       form_.tells_blocks = form_.tells_blocks || v.mask_class != MaskClass::Data ||
                            !depend(terms, kOnQuery | kOnUnknown);
       set_class(v);
@@ -100,8 +100,8 @@ class Classifier {
       if (!is_of_entry_[n.in[i]]) return false;
     return n.kind == Kind::Op;
   }
-  /// Returns true if the node is periodic in kv. A remainder of a table entry only counts as
-  /// another entry.
+  /// Returns true if the node is periodic in kv. A remainder of a table entry is not: it is
+  /// equivalent to an entry of another table.
   bool is_remainder(MaskNodeId id) const {
     const MaskNode& n = node(id);
     return on_key(id) && !is_of_entry_[id] &&
@@ -112,8 +112,8 @@ class Classifier {
 
   /// Returns true if the node selects bits of a table entry by a position. If the entry depends on
   /// the query, the entries are rows of a bit matrix, as in tree masks and in lists of selected
-  /// blocks (class D of the catalogue); if it depends only on keys, it acts as another table. (bits
-  /// >> x) & 1 has the form of a remainder, but x is not a coordinate.
+  /// blocks (class D in docs/masks.md); if it depends only on keys, the result is equivalent to an
+  /// entry of another table. (bits >> x) & 1 has the form of a remainder, but is not periodic in x.
   bool picks_bit(MaskNodeId id) const {
     const MaskNode& n = node(id);
     const bool is_bitwise = n.is_op(Opcode::Shl) || n.is_op(Opcode::Shr) || n.is_op(Opcode::And) ||

@@ -197,7 +197,7 @@ class Importer {
     MaskNode n;
     n.dtype = dtype_of_value(v);
     n.depends = kOnUnknown | kOnQuery | kOnKey;
-    n.value = v.index;  // two unknown values are never the same
+    n.value = v.index;  // keeps add() from merging different unknown values
     return expr_.add(n);
   }
 
@@ -205,7 +205,7 @@ class Importer {
   bool is_uniform(Value v) {
     const auto [it, is_new] = uniform_.emplace(v, false);
     if (is_new) {
-      const bool uniform = find_uniform(v);  // inserts others, which may invalidate `it`
+      const bool uniform = find_uniform(v);  // may insert into uniform_ and invalidate `it`
       uniform_[v] = uniform;
       return uniform;
     }

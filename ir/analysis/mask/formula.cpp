@@ -140,7 +140,7 @@ class Solver {
         found.push_back(*same);
       }
     std::vector<MaskFormula> parts;
-    for (std::size_t i = 0; i < required.size(); ++i)  // the equalities are not rewritten
+    for (std::size_t i = 0; i < required.size(); ++i)  // equalities must not rewrite themselves
       if (is_equality[i]) parts.push_back(build(required[i].first, required[i].second));
     same_.insert(same_.end(), found.begin(), found.end());
     for (std::size_t i = 0; i < required.size(); ++i)
@@ -218,7 +218,7 @@ class Solver {
     next.exact.insert(next.exact.end(), other->exact.begin(), other->exact.end());
     return side(id, next, below, bound);
   }
-  /// Undecided everywhere, unless the bounds of the sum decide it.
+  /// Builds a condition that is not solved for kv: only the bounds of the sum can decide it.
   MaskFormula opaque_side(MaskNodeId id, const LinearSum& sum, bool below, std::int64_t bound) {
     unsolved_.push_back({id});
     return add_condition(sum, {}, below, bound);
@@ -351,7 +351,8 @@ class Solver {
     return true;
   }
 
-  /// Returns x % n as x - n * (x / n) if x / n is one of the quotients known to be equal.
+  /// Returns x % n as x - n * q if x / n is one of the two quotients known to be equal; q is the
+  /// quotient of the query side.
   std::optional<LinearSum> open_remainder(const MaskNode& n, const SameQuotient& same) {
     const MaskNode key = node(same.key), query = node(same.query);
     if (key.kind != Kind::Op) return std::nullopt;

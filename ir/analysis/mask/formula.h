@@ -75,7 +75,7 @@ struct MaskClosedForm {
   MaskFormula formula;
   MaskClass mask_class = MaskClass::Interval;
   std::string reason;  ///< why the mask is in that class, for remarks
-  /// True if a block list may decide more than the conditions that are solved without a table.
+  /// True if a block list may decide blocks that conditions solved without tables do not decide.
   bool tells_blocks = false;
 };
 

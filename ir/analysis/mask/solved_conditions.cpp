@@ -7,7 +7,8 @@
 namespace tegula::ir {
 namespace {
 
-/// Requirement of MaskOverflow on an op's second operand; ops without a row are not supported.
+/// Requirement on an op's second operand for MaskOverflow to support the op: none, that it is
+/// supported itself, or that it is a divisor. Ops without a row are not supported.
 enum class OverflowCondition : std::uint8_t { Unknown, None, Followed, Divisor };
 constexpr auto kFollowed = op_table<OverflowCondition>({
     {Opcode::Neg, OverflowCondition::None},
@@ -173,7 +174,7 @@ Interval SolvedConditions::range_of_symbol(MaskNodeId id) const {
 
 // ---- shape of the visible keys
 struct SolvedConditions::Shapes {
-  /// Empty if some ends cannot be computed or there are too many.
+  /// Absent if some ends cannot be computed or there are too many; an empty set means no keys.
   using Set = std::optional<std::vector<Shape>>;
   const SolvedConditions& of;
 

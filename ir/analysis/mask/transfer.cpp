@@ -121,7 +121,7 @@ Result bitwise(MaskTransfer& t) {
 Result and_(MaskTransfer& t) { return both_bool(t) ? min_(t) : bitwise(t); }
 Result or_(MaskTransfer& t) { return both_bool(t) ? max_(t) : bitwise(t); }
 
-/// Compares the difference with 0.
+/// Returns the i1 that is `when_equal` where the difference is 0, and its negation elsewhere.
 MaskValue equals(const MaskTransfer& t, const MaskValue& difference, bool when_equal) {
   if (difference.range == Interval::point(0)) return t.constant(when_equal);
   if (!difference.range.contains(0) || !difference.stride.allows(0)) return t.constant(!when_equal);
@@ -144,7 +144,7 @@ Result compare(MaskTransfer& t) {
   const MaskValue d = t.difference(t.operand(0), t.operand(1));
   if (t.node.pred == MaskPred::Eq || t.node.pred == MaskPred::Ne) {
     const MaskValue v = equals(t, d, t.node.pred == MaskPred::Eq);
-    if (!v.range.is_point()) {  // below, at and above 0
+    if (!v.range.is_point()) {  // cuts before the zeros, or after them if there is nothing before
       t.suggest(d, d.range.lo < 0 ? 0 : 1);
     }
     return v;
@@ -252,7 +252,8 @@ Result MaskTransfer::remainder(const MaskValue& a, std::int64_t divisor) {
                  a.stride.coarser(std::gcd(a.stride.modulus, size)));
 }
 
-/// Bitwise op with a constant. Within an aligned block of 2^k values only the low k bits vary.
+/// Evaluates a bitwise op with a constant. In an aligned block of 2^k values only the low k bits
+/// vary.
 Result MaskTransfer::bits(Opcode op, const MaskValue& a, std::int64_t mask) {
   const auto apply = [&](std::int64_t x) {
     return op == Opcode::And ? x & mask : op == Opcode::Or ? x | mask : x ^ mask;
