@@ -1,4 +1,4 @@
-// Accesses to memory of other CTAs of the cluster, between the cluster barriers.
+// Checks that cluster barriers precede and follow accesses to memory of other CTAs of the cluster.
 #include "codegen/check/barriers.h"
 
 namespace tegula::codegen {
@@ -21,7 +21,7 @@ void ClusterCheck::visit(SharedState& state, OpId op) {
               reads ? "another CTA's memory is read, and no cluster barrier tells what is there"
                     : "no cluster barrier tells that another CTA has made its mbarriers",
               op);
-  // The receiver of a TMA load waits for it.
+  // No barrier must follow a TMA load: the receiving CTA waits for it.
   if (d.opcode == Opcode::TmaLoad) return;
   state.remote = Remote::Open;
   state.remote_use = op;

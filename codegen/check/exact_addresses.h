@@ -16,15 +16,15 @@ class ExactAddresses {
  public:
   explicit ExactAddresses(const ir::Kernel& simt) : k_(simt) {}
 
-  /// Returns true if the two accesses overlap. False if unknown, or if both advance along a ring,
-  /// in which case their slots may differ.
+  /// Returns true if the two accesses overlap. Returns false if that is unknown, or if both advance
+  /// along a ring, in which case their slots may differ.
   bool do_touch(const SmemAccess& a, const SmemAccess& b);
 
  private:
   using Registers = std::vector<ir::Cell>;
   struct Bytes {
     std::vector<ByteRange> spans;
-    bool is_carried = false;  ///< a loop carry moves them
+    bool is_carried = false;  ///< the addresses depend on a loop carry
   };
   using Pair = std::array<std::uint32_t, 6>;  ///< op, part and group of both accesses
   bool find_touch(const SmemAccess& a, const SmemAccess& b);

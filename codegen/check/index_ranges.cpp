@@ -16,10 +16,10 @@ constexpr std::int64_t kFar = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxInt = std::numeric_limits<std::int32_t>::max();
 /// No GPU has more shared memory: addresses that may exceed it are unknown.
 constexpr std::int64_t kMaxShared = std::int64_t{1} << 18;
-/// Rounds in which a carry may grow: more than the slots of a ring.
+/// Number of rounds in which a carry's range may grow: more than a ring has slots.
 constexpr int kMaxCarryRounds = 20;
 
-/// All bits that may be set in an integer up to `hi`.
+/// Returns the mask of all bits that may be set in an integer from 0 to `hi`.
 std::int64_t bits_up_to(std::int64_t hi) {
   return hi <= 0 ? 0
                  : static_cast<std::int64_t>(
@@ -45,10 +45,10 @@ Range difference(const Range& a, const Range& b) {
   return Range::of(a.lo - b.hi, a.hi - b.lo);
 }
 
-/// Bits that differ among the integers from `lo` to `hi`; the higher bits are equal.
+/// Returns the mask of the bits that may differ among the integers of a range.
 std::int64_t varying_bits(const Range& r) { return bits_up_to(r.lo ^ r.hi) & r.bits; }
 
-/// Range of a bitwise op; bits that are 0 in both operands are 0.
+/// Returns the range of `or`, or of `xor` if `exclusive`. Bits that are 0 in both operands stay 0.
 template <bool exclusive>
 Range either(const Range& a, const Range& b) {
   if (!a.is_known() || !b.is_known() || a.lo < 0 || b.lo < 0) return Range::unknown();
@@ -193,7 +193,8 @@ Range IndexRanges::compute(Value v) {
   return Range::of(first.lo, std::max(first.lo, end.hi - 1));
 }
 
-/// A carry, wherever it is used, has the range of the body's argument.
+/// Returns the range of a loop's or an `if`'s merged value. The arguments and results of a loop all
+/// have the range of the body's argument.
 Range IndexRanges::of_merge(Value v, const Merge& merge) {
   if (!is_loop(k_[merge.op])) {
     const std::vector<Value> yielded = incoming_values(k_, merge);
@@ -234,7 +235,7 @@ Range IndexRanges::of_const(const OpData& d) {
   return number ? Range::exactly(*number) : Range::unknown();
 }
 
-/// Position of the CTA. Its shared memory begins at 0.
+/// Returns the range of an op that depends only on the CTA. Its shared memory begins at 0.
 Range IndexRanges::of_cta(const OpData& d) {
   if (d.opcode == Opcode::SmemBase) return Range::exactly(0);
   if (d.opcode == Opcode::CtaRank) return Range::of(0, k_.info.cluster - 1);
@@ -287,7 +288,8 @@ Range IndexRanges::of_cmp(const OpData& d) {
   return either_way;
 }
 
-/// Range of a value computed from `assumed` and a constant if `assumed` is in `range`.
+/// Returns the range of `v` under the assumption that `assumed` is in `range`. Supports `assumed`
+/// itself, and sums and differences with `assumed` as the first operand.
 Range IndexRanges::under(Value v, Value assumed, const Range& range) {
   if (v == assumed) return range;
   const OpId def = k_[v].def;
@@ -297,7 +299,8 @@ Range IndexRanges::under(Value v, Value assumed, const Range& range) {
   return k_[def].opcode == Opcode::Sub ? difference(range, other) : get(v);
 }
 
-/// Ring positions wrap: a comparison with a constant narrows the range of each operand.
+/// Returns the range of a select. If the condition compares a value with a constant, it narrows
+/// that value's range on each side, as needed for ring positions that wrap around.
 Range IndexRanges::of_select(const OpData& d) {
   const Range condition = get(d.operands[0]);
   if (condition.is_one()) return get(d.operands[condition.lo != 0 ? 1 : 2]);

@@ -29,14 +29,14 @@ struct ByteRange {
   bool overlaps(const ByteRange& o) const { return first < o.end && o.first < end; }
 };
 
-/// Computed on demand; loops are iterated until their carries stop growing.
+/// Computes ranges on demand. Evaluates loops repeatedly until their carries stop growing.
 class IndexRanges {
  public:
   explicit IndexRanges(const ir::Kernel& simt);
 
-  /// Range over all registers of the value.
+  /// Returns the range over all registers of the value.
   Range of(ir::Value v, int warpgroup);
-  /// Hull of `bytes` bytes from each of these addresses.
+  /// Returns the hull of the byte ranges that begin at these addresses, each `bytes` long.
   ByteRange bytes_at(ir::Value addresses, int warpgroup, std::int64_t bytes);
 
  private:

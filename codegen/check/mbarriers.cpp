@@ -1,4 +1,4 @@
-// mbarriers: initialized before use, matching arrival counts, announced bytes.
+// Checks of mbarriers: initialization before use, arrival counts, and announced bytes.
 #include <algorithm>
 #include <bit>
 #include <optional>
@@ -96,8 +96,8 @@ void Mbarriers::add_arrival_of_threads(OpId op) {
     thread_arrivals_.push_back(c_.ranges.bytes_at(c_.k[op].operands[0], g, kBarrierBytes));
 }
 
-/// Orders accesses of threads before their arrival; an mbarrier that only TMA completes orders
-/// none.
+/// Orders the accesses that threads make before they arrive. A wait for an mbarrier that only TMA
+/// completes does not order accesses of threads.
 void Mbarriers::wait(SharedState& state, OpId op, const ThreadContext& who) {
   const OpData& d = c_.k[op];
   expect_initialized(state, op, d.operands[0], who);
@@ -123,7 +123,8 @@ bool Mbarriers::is_ambiguous(const Arrival& a) const {
 
 namespace {
 
-/// Number of arriving threads; the maximum over warpgroups if they arrive separately.
+/// Returns the number of arriving threads: all of them if `is_convergent`, else the maximum over
+/// the warpgroups, which may arrive separately.
 std::int64_t arriving(const Threads& threads, bool is_convergent) {
   if (is_convergent) return static_cast<std::int64_t>(threads.count());
   std::size_t most = 0;
@@ -133,7 +134,7 @@ std::int64_t arriving(const Threads& threads, bool is_convergent) {
 
 }  // namespace
 
-/// Checks the arrivals against the count: a thread arrives once per phase.
+/// Checks the arrivals against the count, assuming that each thread arrives once per phase.
 void Mbarriers::expect_count(const InitializedBarrier& barrier) {
   Threads all;
   bool is_convergent = true;
@@ -161,7 +162,7 @@ void Mbarriers::finish() {
 // ---- bytes
 namespace {
 
-/// Bytes of the loads of one mbarrier on each path through a region.
+/// Computes the bytes of the loads of one mbarrier on each path through a region.
 class Announced {
  public:
   Announced(const Checker& c, Value mbarrier) : c_(c), mbarrier_(mbarrier) {}
@@ -169,7 +170,7 @@ class Announced {
   OpId load;  ///< the first load
   int announcements = 0;
 
-  /// None if the number of bytes is unknown.
+  /// Returns the distinct sums over all paths, or nothing if a sum is unknown.
   std::optional<std::vector<std::int64_t>> bytes(RegionId region) {
     std::vector<std::int64_t> all{0};
     for (OpId op : c_.k.ops(region)) {

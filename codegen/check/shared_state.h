@@ -21,7 +21,7 @@ enum class AccessKind : std::uint8_t {
 /// An access of one op by one warpgroup; identical whenever the op runs.
 struct SmemAccess {
   ir::OpId op;
-  int part = 0;  ///< number among the accesses of an op
+  int part = 0;  ///< number of this access among those of `op`
   int group = 0;
   AccessKind use = AccessKind::GenericWrite;
   ByteRange bytes;  ///< bytes that it may touch
@@ -57,7 +57,7 @@ struct SharedState {
   ir::OpId remote_use;
 
   void set(const AccessStatus& s);
-  /// Takes the less complete status of both paths.
+  /// Merges the state of another path: each access keeps the less complete status.
   void join(const SharedState& other);
   friend bool operator==(const SharedState&, const SharedState&) = default;
 };
@@ -74,13 +74,14 @@ class SmemAccesses {
   std::unordered_map<std::uint64_t, std::uint32_t> known_;
 };
 
-/// Synchronizes warpgroups: each knows what any of them knew.
+/// Applies a barrier of the warpgroups in the bit set `groups`: an access that is complete for one
+/// of them becomes visible to all of them.
 void join_warpgroups(SharedState& state, const SmemAccesses& places, std::uint32_t groups);
 /// Applies fence_proxy_async by these threads; or, if inits_only, fence_mbar_init.
 void fence(SharedState& state, const SmemAccesses& places, const Threads& threads, bool inits_only);
-/// Commits a group of that kind by these threads.
+/// Commits the open accesses of kind `use` by these threads as one group.
 void commit(SharedState& state, const SmemAccesses& places, AccessKind use, const Threads& threads);
-/// Completes all but the `count` latest groups of these threads.
+/// Completes all but the latest `count` groups of kind `use` by these threads.
 void retire(SharedState& state, const SmemAccesses& places, AccessKind use, const Threads& threads,
             std::int64_t count);
 

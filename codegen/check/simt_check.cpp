@@ -18,7 +18,7 @@ using namespace ir;
 
 namespace {
 
-/// Rounds after which the state of a loop may still change; more are not worth the time.
+/// Maximum number of rounds per loop. The state may still change after the last one.
 constexpr int kMaxLoopRounds = 4;
 
 class Walk {
@@ -80,7 +80,8 @@ class Walk {
     return kVisits[static_cast<std::size_t>(opcode)];
   }
 
-  /// Kernels without asynchronous units only need a check of their barriers.
+  /// Sets `is_async_` if the kernel uses asynchronous units. Otherwise only its barriers need
+  /// checks.
   void find_async() {
     walk(k_, k_.body(), [&](OpId op) {
       using enum Opcode;
@@ -104,7 +105,8 @@ class Walk {
     }
   }
 
-  /// Some threads take one branch and the others the other, or all take the same one.
+  /// Checks both branches, each with the threads that may take it. A divergent condition splits the
+  /// threads; a uniform one sends all of them to the same branch.
   void branch(OpId op, SharedState& state, const ThreadContext& who) {
     const OpData& d = k_[op];
     const BranchThreads taken = c_.sets.where(d.operands[0]);

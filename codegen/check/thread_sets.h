@@ -14,18 +14,18 @@ namespace tegula::codegen {
 inline constexpr std::size_t kMaxThreads = 1024;
 using Threads = std::bitset<kMaxThreads>;
 
-/// Result of an op in thread `thread` of its CTA: its index, lane or warp; null for ops whose
-/// result does not depend on the thread.
+/// Returns the result of an op in a thread of the CTA: its index, lane or warp.
 using ThreadNumber = int (*)(int thread);
+/// Returns null for ops whose result is not one of these numbers.
 ThreadNumber thread_number(const ir::OpData& d);
 
-/// Threads first .. end - 1.
+/// Returns the set of threads first .. end - 1.
 Threads threads_between(int first, int end);
 
 /// Returns true if only a part of some warp of the CTA's `all` threads is in `threads`.
 bool has_part_of_warp(const Threads& threads, int all);
 
-/// Bit g is set if a thread of warpgroup g is in `threads`.
+/// Returns a bit set: bit g is set if a thread of warpgroup g is in `threads`.
 std::uint32_t warpgroups_of(const Threads& threads);
 
 /// Granularity at which a value differs between threads.
@@ -34,7 +34,7 @@ enum class Divergence : std::uint8_t { Uniform, PerWarpgroup, PerThread };
 /// Threads for which a condition may hold.
 struct BranchThreads {
   Threads threads;             ///< threads for which it may hold
-  bool by_thread_id = false;   ///< it holds for exactly these threads, by the thread number alone
+  bool by_thread_id = false;   ///< it depends only on the thread index: `threads` is exact
   bool is_exact = false;       ///< it holds for all of them, for none, or for those of one
                                ///< warpgroup
   bool is_convergent = false;  ///< it distinguishes warpgroups only by their number

@@ -11,13 +11,13 @@ using sim::Detector;
 
 namespace {
 
-/// Parts of a wgmma's accesses: the op itself with its reads of B, and its reads of A.
+/// Values of SmemAccess::part: the op itself with its reads of B, and its reads of A.
 constexpr int kItself = 0, kOfA = 1;
 
 bool is_pending(const Kernel& k, Value v) { return k.type(v).is(TypeKind::Pending); }
 
-/// Bytes that a descriptor of `rows` rows covers over its k steps (PTX ISA, "Strides"). If K-major,
-/// k steps within a swizzled row stay in its segment.
+/// Returns the number of bytes that a descriptor of `rows` rows covers over its k steps (PTX ISA,
+/// "Strides"). If K-major, k steps within a swizzled row stay in its segment.
 std::int64_t reach_of(const OpData& descriptor, std::int64_t rows, bool mn_major,
                       std::int64_t last_step) {
   const std::int64_t lbo = descriptor.attrs.i(AttrName::lbo),
@@ -81,7 +81,8 @@ void WgmmaCheck::expect_fenced(OpId op) {
     }
 }
 
-/// Shared memory that a wgmma reads for A (operand 1) or B; empty if the operand is in registers.
+/// Returns the access to shared memory by which a wgmma reads A (operand 1) or B. Its byte range is
+/// empty if the operand is in registers.
 SmemAccess WgmmaCheck::operand(OpId op, std::size_t operand, int group, const Threads& threads) {
   const OpData& d = c_.k[op];
   const OpId def = c_.k[d.operands[operand]].def;
@@ -129,7 +130,8 @@ void WgmmaCheck::commit(SharedState& state, const ThreadContext& who) {
 }
 
 // ---- waits
-/// The wait also orders the groups that it leaves in flight.
+/// Checks that an accumulator in flight passes through the wait, which also orders the groups that
+/// it leaves in flight.
 void WgmmaCheck::expect_passed(const AccessStatus& s, OpId wait) {
   const OpId product = c_.places.of(s).op;
   const auto& operands = c_.k[wait].operands;
@@ -140,7 +142,8 @@ void WgmmaCheck::expect_passed(const AccessStatus& s, OpId wait) {
               wait, product);
 }
 
-/// A in registers belongs to the wgmma until the wait that retires it.
+/// Checks that A in registers is an operand of the wait that retires the wgmma: the registers
+/// belong to the wgmma until then.
 void WgmmaCheck::expect_kept(const AccessStatus& s, OpId wait) {
   const OpId product = c_.places.of(s).op;
   const Value a = c_.k[product].operands[1];
@@ -156,7 +159,7 @@ void WgmmaCheck::expect_kept(const AccessStatus& s, OpId wait) {
               product);
 }
 
-/// Checks that registers returned by the wait no longer belong to a wgmma.
+/// Checks that no wgmma in flight writes the registers that the wait returns.
 void WgmmaCheck::expect_over(const SharedState& state, OpId wait) {
   const OpData& d = c_.k[wait];
   for (const AccessStatus& s : state.open) {

@@ -1,5 +1,5 @@
 #pragma once
-// wgmma: ops in flight, the registers that they own, and the waits for them.
+// Checks of wgmma: ops in flight, the registers that they own, and the waits for them.
 #include <unordered_map>
 #include <vector>
 

@@ -27,7 +27,7 @@ Text inexact(Text t) {
   return t;
 }
 
-/// f32 for the narrow floats, else the type itself.
+/// Returns f32 for floats below 32 bits, else the type itself.
 DType wide_type(DType d) { return is_float(d) && size_bits(d) < 32 ? DType::f32 : d; }
 
 Text narrowed(const Element& x, const Text& t) {
@@ -40,8 +40,8 @@ std::string unsigned_type(const Element& x) {
 
 bool is_wide_int(DType d) { return is_integer(d) && size_bits(d) >= 32; }
 
-/// Operand i for unsigned arithmetic; clears `needs_conversion` if the operand already makes the
-/// whole expression unsigned.
+/// Returns operand i for unsigned arithmetic. Clears `needs_conversion` if the operand already
+/// makes the whole expression unsigned.
 Text modular_operand(const Element& x, std::size_t i, bool& needs_conversion) {
   const DType d = x.out().dtype;
   const ir::Value v = x.e.operand(x.id, i);
@@ -54,14 +54,14 @@ Text modular_operand(const Element& x, std::size_t i, bool& needs_conversion) {
   return t;
 }
 
-/// a op b with wraparound.
+/// Returns `a op b` with wraparound.
 Text modular(const Element& x, const std::string& op, Prec prec) {
   const DType d = x.out().dtype;
   if (is_bool(d))
     return Text(fmt::format("bool(({} {} {}) & 1)", x.x(0).within(Prec::Unary), op,
                             x.x(1).within(Prec::Unary)));
   if (!is_wide_int(d)) {
-    // 8 and 16 bits are promoted to int, which only a product of two u16 can overflow.
+    // C++ promotes 8 and 16 bits to int, which only a product of two u16 can overflow.
     Text a = x.x(0);
     if (op == "*") a = Text(fmt::format("{}({})", x.e.use_type("u32"), a.s));
     return inexact(infix(a, op, x.x(1), prec));
@@ -110,7 +110,7 @@ Text extreme(const Element& x, bool is_max) {
   return narrowed(x, call(f, {x.wide(0), x.wide(1)}));
 }
 
-/// One of the functions that ptx::unary emits.
+/// Returns a call of a function that wraps an instruction of ptx::unary.
 Text function_of(const Element& x, std::string_view mnemonic) {
   const DType wide = wide_type(x.out().dtype);
   const bool approx = x.attrs().i(AttrName::approx) != 0;
@@ -127,7 +127,7 @@ Text function_of(const Element& x, std::string_view mnemonic) {
   return narrowed(x, call(f, {x.wide(0)}));
 }
 
-/// True for conversions between i32 and u32, or i64 and u64.
+/// Returns true for conversions between i32 and u32, and between i64 and u64.
 bool changes_sign_only(DType from, DType to) {
   return is_wide_int(from) && is_wide_int(to) && size_bits(from) == size_bits(to) &&
          is_signed(from) != is_signed(to);
@@ -141,8 +141,8 @@ Text with_other_sign(const Element& x) {
   return Text(fmt::format("{}({})", unsigned_type(x), t.s));
 }
 
-/// Division by a constant other than 0 and -1 is defined in C++; any other division uses the
-/// hardware instruction.
+/// Returns a quotient or a remainder. Uses the C++ operator only for constant divisors other than 0
+/// and -1, where it is always defined, and the PTX instruction otherwise.
 Text divide(const Element& x, bool remainder) {
   const DType d = x.out().dtype;
   const auto c = x.e.constant(x.e.operand(x.id, 1));
@@ -185,7 +185,7 @@ Text shift(const Element& x, bool left) {
   return out;
 }
 
-/// Uses the hardware instruction: NVRTC would negate in the way that ptx::int_neg avoids.
+/// Returns -x by a PTX instruction: NVRTC would negate in the way that ptx::int_neg avoids.
 Text negated(const Element& x) {
   const DType d = x.out().dtype;
   const DType wide = size_bits(d) >= 32 ? d : is_signed(d) ? DType::i32 : DType::u32;
@@ -207,11 +207,11 @@ constexpr std::array kComparisons{
     Comparison{"lt", "<", Prec::Relation},  Comparison{"le", "<=", Prec::Relation},
     Comparison{"gt", ">", Prec::Relation},  Comparison{"ge", ">=", Prec::Relation}};
 
-/// Sign and magnitude bits of a small float.
+/// Return the masks of the sign and magnitude bits of a small float.
 std::string sign_bit(DType d) { return size_bits(d) == 16 ? "0x8000" : "0x80"; }
 std::string magnitude_bits(DType d) { return size_bits(d) == 16 ? "0x7fff" : "0x7f"; }
 
-/// Intrinsics that count bits return an int.
+/// Returns a call of an intrinsic that counts bits, converted from its result type, int.
 Text count_bits(const Element& x, const std::string& intrinsic, const std::string& bits) {
   const DType d = x.out().dtype;
   const Text n = call(size_bits(d) == 64 ? intrinsic + "ll" : intrinsic, {Text(bits)});
@@ -220,7 +220,7 @@ Text count_bits(const Element& x, const std::string& intrinsic, const std::strin
              : Text(fmt::format("{}({})", x.e.c_type({d, false}), n.s));
 }
 
-/// The bits of an integer as an unsigned value, for counting.
+/// Returns the integer operand of a bit count, cast so that it is not sign-extended.
 std::string bits(const Element& x) {
   const int n = size_bits(x.out().dtype);
   if (n >= 32 || !is_signed(x.out().dtype)) return x.x().s;

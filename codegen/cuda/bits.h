@@ -6,10 +6,10 @@
 
 namespace tegula::codegen::cuda {
 
-/// Bits of an element in memory: 64 for a pointer, 8 for i1.
+/// Returns the number of bits of an element in memory: 64 for a pointer, 8 for i1.
 inline int element_bits(ir::Elem e) { return e.pointer ? 64 : 8 * size_bytes(e.dtype); }
 
-/// "u16", "u32", "u64" (and "u8")
+/// Returns the name of the unsigned type of `bits` bits, e.g. "u16".
 std::string word_type(Emitter& e, int bits);
 /// Returns an unsigned C++ expression of the element's bits, with zero upper bits.
 std::string to_bits(Emitter& e, ir::Elem elem, const std::string& x);

@@ -12,16 +12,16 @@ std::vector<Value> tail(const std::pmr::vector<Value>& v, std::size_t from = 0) 
   return {v.begin() + static_cast<std::ptrdiff_t>(from), v.end()};
 }
 
-/// Operands of a region's terminator.
+/// Returns the operands of a region's terminator.
 std::vector<Value> yielded(const Emitter& e, ir::RegionId region) {
   const OpId end = e.kernel.terminator(region);
   return end ? tail(e.op(end).operands) : std::vector<Value>();
 }
 
-/// Returns true if the loop contains a wgmma and must therefore test after its body. NVVM keeps a
-/// loop that tests first, and ptxas takes the copies at its end for writes to the A registers of a
-/// wgmma in flight and serializes all wgmmas (C7513). The LLVM emitter's loops always test at the
-/// end.
+/// Returns true if the loop contains a wgmma and must therefore test after its body. NVVM keeps the
+/// shape of a loop that tests first; ptxas then treats the copies at its end as writes to the A
+/// registers of a wgmma in flight and serializes all wgmmas (C7513). The LLVM emitter's `for` loops
+/// always test at the end.
 bool holds_wgmma(const ir::Kernel& k, ir::RegionId body) {
   return ir::any_op(k, body, [&](OpId op) { return k[op].opcode == ir::Opcode::Wgmma; });
 }
@@ -178,7 +178,7 @@ void cuda_Roles(Emitter& e, OpId id) {
     end += warps[role];
     const std::string_view name = role_names.substr(0, role_names.find(','));
     role_names.remove_prefix(std::min(role_names.size(), name.size() + 1));
-    // The last role needs no test if it takes all remaining warps.
+    // The last role needs no test if it consists of all remaining warps.
     std::string head = role == 0 ? "" : "} else ";
     if (end * 32 != e.kernel.info.threads || role == 0)
       head += fmt::format("if ({} < {}) ", e.warp(), end);

@@ -14,7 +14,7 @@ constexpr std::array<std::string_view, kDTypeCount> kTypeNames{
     "bool", "i8",     "i16",    "int", "i64",  "u8",    "u16",   "u32",
     "u64",  "f8e4m3", "f8e5m2", "f16", "bf16", "float", "double"};
 
-/// Built-in C++ types need no declaration.
+/// Returns true for built-in C++ types, which need no declaration.
 bool is_builtin(std::string_view name) {
   return name == "bool" || name == "int" || name == "float" || name == "double";
 }
@@ -33,7 +33,8 @@ ResultRegister result_register(ptx::Reg r) {
   return {"u32", kPlain};
 }
 
-/// The parameter as an inline-asm operand: 8-bit values and predicates have no register class.
+/// Returns the parameter as an inline-asm operand. Predicates become int and 8-bit values u16,
+/// because inline asm has no register class for them.
 std::string asm_operand(const std::string& name, ptx::Reg r) {
   if (r == ptx::Reg::pred) return fmt::format("int({})", name);
   if (r == ptx::Reg::b16) return fmt::format("u16({})", name);

@@ -73,8 +73,8 @@ void emit_half_pairs(Emitter& e, OpId id) {
   e.close();
 }
 
-/// Returns the array of an operand that dies here and whose registers the expression reads one by
-/// one: the result can overwrite it. Null if there is none.
+/// Finds an operand whose live range ends at this op and of which each result register reads only
+/// the register of the same index. Places the result in its array and returns it, or null.
 const Variable* dying_operand(Emitter& e, OpId id) {
   const Value v = e.result(id);
   Emitter::Reads all;
@@ -93,7 +93,8 @@ const Variable* dying_operand(Emitter& e, OpId id) {
   return nullptr;
 }
 
-/// `x = cond ? x : constant` on a whole array, e.g. where the sums of an empty loop are zero.
+/// Returns true for `x = cond ? x : constant` on a whole array with a scalar condition, e.g. where
+/// the sums of an empty loop are set to zero.
 bool keeps_or_replaces(Emitter& e, OpId id, const Variable* place) {
   const ir::OpData& d = e.op(id);
   return d.opcode == Opcode::Select && place != nullptr && !e.is_array(d.operands[0]) &&
@@ -102,8 +103,9 @@ bool keeps_or_replaces(Emitter& e, OpId id, const Variable* place) {
          (place->type == "float" || place->type == "int");
 }
 
-/// Emits a branch that stays a branch. With a select per register, ptxas reads accumulators after a
-/// wgmma while it still considers them in flight, and serializes all wgmmas (C7514).
+/// Emits a replacement of all registers under a branch that compilers do not convert to selects.
+/// With a select per register, ptxas sees reads of accumulators that it still considers in flight,
+/// and serializes all wgmmas (C7514).
 void emit_replacement(Emitter& e, OpId id, const std::string& place) {
   const bool is_float = e.type(e.result(id)).dtype() == DType::f32;
   const std::string function =
@@ -140,7 +142,7 @@ Text Element::wide(std::size_t i) const {
   const DType d = e.type(v).dtype();
   if (!is_small_float(d)) return x(i);
   if (const ir::OpData* constant = e.constant_op(v)) {
-    // The literal is rounded to the small type, which f32 represents exactly.
+    // Rounds the literal to the small type; an f32 literal represents the result exactly.
     const double value = visit_dtype(d, [&](auto tag) -> double {
       using T = typename decltype(tag)::type;
       if constexpr (requires(T t) { t.bits; })
@@ -168,7 +170,7 @@ Text convert(Emitter& e, const Text& x, DType from, DType to, ir::CastMode mode)
   if (is_bool(from) && is_small_float(to))
     return convert(e, fmt::format("float({})", x.s), DType::f32, to);
   if (from == DType::bf16 && to == DType::f32) {
-    // Written out, so that the compiler can see the packed word that it came from.
+    // Written in C++ instead of PTX, so that the compiler sees the packed word that x came from.
     const std::string f =
         e.function("bf16_to_f32", "float NAME(bf16 x)",
                    fmt::format("  return __uint_as_float({}(x) << 16);\n", e.use_type("u32")));

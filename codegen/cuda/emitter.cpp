@@ -49,7 +49,7 @@ constexpr std::array kNamedTypes{
     NamedType{"TensorMap", "struct alignas(64) TensorMap { unsigned char bytes[128]; };"},
 };
 
-/// The statement for r = 0; no other name is `r`.
+/// Returns the statement with 0 in place of `r`, the register index of for_registers().
 std::string at_register_zero(std::string_view statement) {
   const auto is_word = [&](std::size_t i) {
     return i < statement.size() &&
@@ -149,7 +149,7 @@ void Emitter::locate(const Loc& loc) {
 
 void Emitter::line(std::string_view text) {
   locate(pending_location_);
-  // Before each line, since one line of the user's source may become many lines.
+  // Repeats the directive before each line: one line of the user's source may become many.
   if (line_info_ && last_location_.known())
     body_ += fmt::format("#line {} \"{}\"\n", last_location_.line, last_location_.file);
   body_ += fmt::format("{:{}}{}\n", "", 2 * depth_, text);
@@ -195,12 +195,12 @@ const std::string& Emitter::tid() { return at_entry(tid_, "tid", "int", "threadI
 const std::string& Emitter::lane() { return at_entry(lane_, "lane", "int", "threadIdx.x % 32"); }
 
 const std::string& Emitter::warp() {
-  // Through a shuffle: only then does ptxas keep dependent values in uniform registers.
+  // Without the shuffle, ptxas does not keep dependent values in uniform registers.
   return at_entry(warp_, "warp", "int", "__shfl_sync(0xffffffff, threadIdx.x / 32, 0)");
 }
 
 const std::string& Emitter::never() {
-  // False, but unknown to compilers, because they do not interpret the PTX.
+  // Always false; compilers cannot know that, because they do not interpret the PTX.
   ptx::Asm a;
   a.effects = false;
   a.add(ptx::Reg::b32, ptx::Role::Out);

@@ -50,8 +50,8 @@ class Emitter {
   ir::Value operand(ir::OpId id, std::size_t i) const { return kernel[id].operands[i]; }
   std::size_t operand_count(ir::OpId id) const { return kernel[id].operands.size(); }
   ir::Value result(ir::OpId id, std::size_t i = 0) const { return kernel[id].results[i]; }
-  /// Type of the registers that hold `v`: the resolved type of a pending value, or its packed
-  /// words.
+  /// Returns the type of the registers that hold `v`; for a pending value, its resolved type or its
+  /// packed words.
   ir::Type type(ir::Value v) const;
   std::int64_t count(ir::Value v) const { return type(v).count(); }
   bool is_array(ir::Value v) const { return type(v).is_vec(); }
@@ -59,7 +59,7 @@ class Emitter {
   const ir::OpData* constant_op(ir::Value v) const;
   std::optional<std::int64_t> constant(ir::Value v) const;
   bool is_poison(ir::Value v) const;
-  /// Throws: the op cannot be expressed in CUDA C++ for this target.
+  /// Throws InternalError: the op cannot be expressed in CUDA C++ for this target.
   [[noreturn]] void refuse(ir::OpId id, std::string_view why) const;
 
   // ---- statements
@@ -69,11 +69,11 @@ class Emitter {
   /// Emits "head {" and increases the indentation.
   void open(std::string_view head);
   void close();
-  /// Emits "} else {".
+  /// Emits `head`, e.g. "} else {", one level further out than the branch that it ends.
   void next_branch(std::string_view head);
   void emit_region(ir::RegionId region);
-  /// Emits "#pragma unroll" and a loop over `r` with one statement; only the statement for one
-  /// register.
+  /// Emits "#pragma unroll" and a loop over `r` with one statement; if `count` is 1, only the
+  /// statement, with 0 in place of `r`.
   void for_registers(std::int64_t count, const std::string& statement, std::int64_t step = 1);
   /// Returns the text of the statements that `make` emits, removed from the program.
   template <class Make>
@@ -90,9 +90,10 @@ class Emitter {
   std::size_t loop_depth = 0;
 
   // ---- values
-  /// The element of `v` at `index` ("r", "2 * r + 1", "5"); a scalar is the same at every index.
+  /// Returns the element of `v` at `index` ("r", "2 * r + 1", "5"); a scalar is the same at every
+  /// index.
   Text text(ir::Value v, std::string_view index = "0");
-  /// The same, converted if the C++ value may differ from the element.
+  /// Returns the same, converted if the C++ value may differ from the element.
   Text exact(ir::Value v, std::string_view index = "0");
   std::string argument(ir::Value v, std::string_view index = "0") { return exact(v, index).s; }
   /// Returns the array that holds `v`; creates it if `v` is a constant or an expression.
@@ -100,9 +101,9 @@ class Emitter {
   /// Declares a new variable for a result; not initialized if `initial` is empty.
   std::string declare(ir::Value v, const Text& initial = {});
   std::string declare_array(ir::Value v);
-  /// Returns the array of `result`: the array of `tied` if that dies here, else a copy.
+  /// Returns the array of `result`: that of `tied` if its live range ends at `at`, else a copy.
   std::string take_over(ir::Value result, ir::Value tied, ir::OpId at);
-  /// Assigns `v` to the variable that holds `other`.
+  /// Makes the variable that holds `other` also hold `v`. Emits nothing.
   void share(ir::Value v, ir::Value other);
   void bind(ir::Value v, std::size_t variable);
   bool has_variable(ir::Value v) const { return variable_[v.index] >= 0; }
@@ -118,8 +119,7 @@ class Emitter {
   std::size_t new_variable(ir::Value v, std::string_view hint, bool is_declared = true);
   /// Returns true if no value in the variable is read after `at`.
   bool is_free_at(ir::Value v, ir::OpId at) const;
-  /// Variables that `v`'s expression reads, at the same register index or (`other_index`) at
-  /// another.
+  /// Variables that an expression reads: at the register index of its result, or at another one.
   struct Reads {
     std::set<std::size_t> same_index, other_index;
     bool any(std::size_t v) const { return same_index.contains(v) || other_index.contains(v); }
@@ -129,7 +129,7 @@ class Emitter {
   void assign(const std::vector<ir::Value>& to, const std::vector<ir::Value>& from);
 
   // ---- types and helpers
-  /// "float", "bf16", "i64", "float*"
+  /// Returns the C++ name of a type, e.g. "float", "bf16", "i64", "float*".
   std::string c_type(ir::Elem e);
   std::string c_type(ir::Type t) { return c_type(t.elem()); }
   const std::string& use_type(const std::string& name);
@@ -191,10 +191,10 @@ struct Element {
   ir::Elem in(std::size_t i = 0) const { return e.type(e.operand(id, i)).elem(); }
   ir::Elem out() const { return e.type(e.result(id)).elem(); }
   bool is_float() const { return !in().pointer && tegula::is_float(in().dtype); }
-  /// Operand i, exact or as is.
+  /// Returns operand i, converted if its C++ value may differ; loose() does not convert.
   Text x(std::size_t i = 0) const { return e.exact(e.operand(id, i), index); }
   Text loose(std::size_t i = 0) const { return e.text(e.operand(id, i), index); }
-  /// Operand i, as f32 if its type is a narrower float.
+  /// Returns operand i, as f32 if its type is a narrower float.
   Text wide(std::size_t i = 0) const;
 };
 
