@@ -48,7 +48,7 @@ std::vector<std::string> llvm_module_places() {
 }
 
 Emitted emit_llvm(const ir::Kernel& kernel, const EmitOptions& options) {
-  ptx::require_conversions(kernel);           // here, because the library returns errors as text
+  ptx::require_conversions(kernel);           // throws here: the library returns errors as text
   static const EmitFn emit = open_emitter();  // retried by the next call if it failed
   Emitted out;
   std::string error;

@@ -23,15 +23,16 @@ struct TensorMap {
   friend bool operator==(const TensorMap&, const TensorMap&) = default;
 };
 
-/// Bytes of one box in shared memory; a load adds them to its mbarrier's transaction count.
+/// Returns the bytes of one box in shared memory, which a load adds to its mbarrier's transaction
+/// count.
 constexpr std::int64_t box_bytes(const TensorMap& m) {
   std::int64_t n = size_bytes(m.dtype);
   for (int d = 0; d < m.rank; ++d) n *= m.box[d];
   return n;
 }
 
-/// Shared-memory address of a byte under a swizzle of `span` bytes, for TMA, wgmma and
-/// ld/st.shared. The 16-byte chunk bits 4.. are XORed with the row bits 7..
+/// Returns the shared-memory address of a byte under a swizzle of `span` bytes, for TMA, wgmma and
+/// ld/st.shared. XORs the address bits from 4 on (16-byte chunk) with those from 7 on (row).
 constexpr std::uint32_t swizzled(std::uint32_t address, int span) {
   const std::uint32_t chunks = span == 0 ? 0 : static_cast<std::uint32_t>(span) / 16 - 1;
   return address ^ (((address >> 7) & chunks) << 4);

@@ -7,7 +7,7 @@ namespace tegula::codegen::cuda {
 namespace {
 
 struct Pattern {
-  std::int64_t start = 0, step = 0, each = 1, period = 0;  ///< period 0: none
+  std::int64_t start = 0, step = 0, each = 1, period = 0;  ///< period 0: not periodic
 
   std::int64_t at(std::int64_t r) const {
     std::int64_t i = r / each;

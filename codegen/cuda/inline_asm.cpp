@@ -1,5 +1,5 @@
-// Inline PTX of the user, with LLVM's constraints: `$n` numbers results, then operands, register by
-// register; 8- and 16-bit registers that fill 32-bit words are passed as those words.
+// Inline PTX of the user, with LLVM's constraints. `$n` is the n-th register of the results and the
+// operands, in this order. 8- and 16-bit elements that fill 32-bit words are passed as words.
 #include <fmt/format.h>
 
 #include <cctype>
@@ -9,7 +9,7 @@
 namespace tegula::codegen::cuda {
 namespace {
 
-/// Number of elements per register of the asm, as the LLVM emitter packs them.
+/// Returns the number of elements per register of the asm; the LLVM emitter packs them equally.
 int per_register(Emitter& e, Value v) {
   const ir::Type t = e.type(v);
   const int bits = element_bits(t.elem());

@@ -12,7 +12,7 @@ DType accumulator_type(ir::Type t) {
   return is_float(t.dtype()) ? t.dtype() : DType::i32;
 }
 
-/// True if 16-bit elements are converted to or from the packed words of a pending value.
+/// Returns true if 16-bit elements are converted to or from the packed words of a pending value.
 bool changes_width(const Emitter& e, Value from, Value to) { return e.count(from) != e.count(to); }
 
 std::string packed_array(Emitter& e, Value pending, Value elements) {
@@ -30,7 +30,7 @@ void unpack_array(Emitter& e, Value elements, const std::string& words) {
                   fmt::format("{}[r] = {}({}[r / 2] >> 16 * (r % 2));", name, type, words));
 }
 
-/// "d[0]", "d[1]", ...
+/// Appends the names of an array's elements: "d[0]", "d[1]", ...
 void add_registers(std::vector<std::string>& names, const std::string& array, std::int64_t count,
                    std::int64_t first = 0) {
   for (std::int64_t i = 0; i < count; ++i) names.push_back(fmt::format("{}[{}]", array, first + i));
@@ -43,7 +43,7 @@ ptx::Reg register_of(Emitter& e, OpId id, Value v) {
   return r;
 }
 
-/// Returns a function around PTX on whole values: `changed` by reference, `kept` read-only.
+/// Returns a function around PTX on whole values: it updates `changed` and only reads `kept`.
 std::string through_function(Emitter& e, OpId id, std::string_view name, const ptx::Asm& a,
                              const std::vector<Value>& changed, const std::vector<Value>& kept) {
   std::vector<std::string> parameters, names;
@@ -74,7 +74,8 @@ std::string call_with(Emitter& e, const std::string& function, const std::vector
   return fmt::format("{}({});", function, s);
 }
 
-/// Keeps each result in its operand's registers and emits `a` over all of them.
+/// Emits the asm that `spell` returns for `changed` and `kept`. Each result stays in the registers
+/// of its operand in `changed`, or is unpacked from them.
 void emit_through(Emitter& e, OpId id, std::string_view name, const std::vector<Value>& changed,
                   const std::vector<Value>& results, const std::vector<Value>& kept,
                   ptx::Asm (*spell)(OpId, Emitter&, const std::vector<ptx::Reg>&,
@@ -100,7 +101,8 @@ void emit_through(Emitter& e, OpId id, std::string_view name, const std::vector<
       unpack_array(e, results[i], e.variable(changed[i]).name);
 }
 
-/// Advances a descriptor by `bytes`. Only its low half changes; 32-bit arithmetic halves the work.
+/// Returns a descriptor advanced by `bytes`. Only the low half changes, so 32-bit arithmetic
+/// suffices and halves the work.
 std::string advanced(Emitter& e, const std::string& descriptor, std::int64_t bytes) {
   if (bytes == 0) return descriptor;
   const std::string u32 = e.use_type("u32"), u64 = e.use_type("u64"), i64 = e.use_type("i64");
@@ -203,8 +205,8 @@ void cuda_SmemDesc(Emitter& e, OpId id) {
 void cuda_WgmmaFence(Emitter& e, OpId id) {
   std::vector<Value> changed, results;
   for (std::size_t i = 0; i < e.operand_count(id); ++i) {
-    // An accumulator without a value has no register to order; 16-bit elements are packed only when
-    // wgmma takes them.
+    // The fence need not order a poison accumulator, which has no value yet, nor 16-bit elements,
+    // which are packed only at the wgmma.
     const ir::Type type = e.type(e.operand(id, i));
     if (e.is_poison(e.operand(id, i)) || size_bits(type.dtype()) < 32) {
       e.take_over(e.result(id, i), e.operand(id, i), id);

@@ -67,7 +67,7 @@ std::string parameter(const std::string& type, std::string_view name) {
   return fmt::format("{} {}", type, name);
 }
 
-/// Statements that set `w[u]` from elements.
+/// Returns statements that set the words `w[u]` from elements.
 std::string pack(Emitter& e, const Port& p, const std::string& source) {
   std::string s;
   const int bits = element_bits(p.elem);
@@ -86,7 +86,7 @@ std::string pack(Emitter& e, const Port& p, const std::string& source) {
   return s;
 }
 
-/// Statements that set elements from `w[u]`, or that return the only element.
+/// Returns statements that set the elements from the words `w[u]`, or that return the only element.
 std::string unpack(Emitter& e, const Port& p) {
   if (p.access.width == 1) return fmt::format("  return {};\n", from_bits(e, p.elem, "w[0]"));
   std::string s;
@@ -148,7 +148,7 @@ std::string store_function(Emitter& e, const Port& p) {
                     fmt::format("void NAME({})", parameters), body);
 }
 
-/// "x", "x + 8 * r": address of the first element of access `r`.
+/// Returns the address of the first element of access `r`: "x" or, if there are many, "x + 8 * r".
 std::string slice(const std::string& name, std::int64_t stride, bool is_many) {
   return is_many ? fmt::format("{} + {} * r", name, stride) : name;
 }
@@ -169,7 +169,7 @@ void emit_load(Emitter& e, OpId id, Space space) {
   const bool many = e.is_array(address);
   const std::string index = many ? "r" : "0";
   std::string guard = predicated ? ", " + e.argument(e.operand(id, 1), index) : "";
-  // Without a fill value the element is poison; zero is a valid choice.
+  // Without a fill value, masked elements are poison: zero is a valid choice.
   const auto fill = [&](std::string_view at) {
     return filled ? e.argument(e.operand(id, 2), at) : e.float_literal(0, e.type(v).dtype()).s;
   };
@@ -229,8 +229,8 @@ void cuda_StShared(Emitter& e, OpId id) { emit_store(e, id, Space::Shared); }
 
 namespace {
 
-/// Calls the function of an atomic operation for each address, with all operands. Old values are
-/// kept if they are used.
+/// Emits a call of an atomic operation's function for each address, with all operands. Stores the
+/// old values if they are used.
 void call_atomic(Emitter& e, OpId id, const std::string& function) {
   const Value v = e.result(id), address = e.operand(id, 0);
   const bool many = e.is_array(address);
@@ -251,7 +251,8 @@ void call_atomic(Emitter& e, OpId id, const std::string& function) {
 
 namespace {
 
-/// Adds runs of neighbors, each by one instruction at the address of its first element.
+/// Emits vector atomics: one instruction per run of `run` adjacent elements, at the address of its
+/// first element.
 void add_runs(Emitter& e, OpId id, const ptx::Asm& a, std::int64_t run) {
   const Value address = e.operand(id, 0), values = e.operand(id, 1);
   const ir::Elem elem = e.type(values).elem();

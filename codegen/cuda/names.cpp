@@ -25,7 +25,7 @@ constexpr const char* kReserved[] = {
     // The register index in the loops that the emitter writes.
     "r"};
 
-/// Name of an operand, by its purpose in an op.
+/// Name for a value that is operand number `operand` of op `user`.
 struct Purpose {
   Opcode user;
   std::size_t operand;
@@ -72,7 +72,7 @@ constexpr std::array kProducts{
     Product{Opcode::Shr, "high"},        Product{Opcode::And, "low_bits"},
 };
 
-/// Name for a loop carry, by the op that updates it.
+/// Names for loop carries, by the op that updates them.
 constexpr std::array kCarried{
     Product{Opcode::Select, "slot"},     Product{Opcode::Xor, "phase"},
     Product{Opcode::Wgmma, "acc"},       Product{Opcode::WgmmaWait, "acc"},
@@ -110,7 +110,7 @@ const char* look_up(const Table& table, const ir::Kernel& k, ir::OpId op) {
   return nullptr;
 }
 
-/// Name of an integer, by the first user whose purpose is known.
+/// Returns a name for an integer from the first user in kPurposes, or null.
 const char* from_users(const ir::Kernel& k, ir::Value v, std::span<const ir::OpId> users) {
   if (k.type(v).is(ir::TypeKind::Pending) || k.type(v).is(ir::TypeKind::TensorMap) ||
       !is_integer(k.type(v).dtype()))

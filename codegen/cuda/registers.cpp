@@ -9,10 +9,11 @@
 namespace tegula::codegen::cuda {
 namespace {
 
-/// True for types that a C++ integer holds.
+/// Returns true for element types that are stored in a C++ integer.
 bool is_integer_like(DType d) { return is_integer(d) || (is_float(d) && size_bits(d) < 32); }
 
-/// An element for a braced list, in which C++ forbids narrowing an int.
+/// Returns an element for a braced list, with a cast if it may be an int: C++ forbids narrowing
+/// conversions in such a list.
 Text listed(Emitter& e, Value v, std::int64_t index) {
   const Text t = e.exact(v, std::to_string(index));
   const ir::Type type = e.type(v);
@@ -21,7 +22,7 @@ Text listed(Emitter& e, Value v, std::int64_t index) {
   return may_narrow ? Text(fmt::format("{}({})", e.c_type(type), t.s)) : t;
 }
 
-/// Register `index` of the concatenation of the operands.
+/// Returns register `index` of the concatenation of the operands.
 Text concatenated(Emitter& e, OpId id, std::int64_t index) {
   for (Value v : e.op(id).operands) {
     if (index < e.count(v)) return listed(e, v, index);

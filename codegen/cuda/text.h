@@ -26,9 +26,9 @@ enum class Prec {
 struct Text {
   std::string s;
   Prec prec = Prec::Primary;
-  /// False if only the low bits of the C++ value are those of the element: integer arithmetic
-  /// wraps, so it is written in unsigned (or promoted) arithmetic and converted only where the
-  /// upper bits or the sign matter.
+  /// False if only the low bits of the C++ value are certain to equal the element. Integer
+  /// arithmetic is emitted as unsigned (or promoted) arithmetic because it wraps, and its results
+  /// are converted only where the upper bits or the sign matter.
   bool exact = true;
 
   Text() = default;

@@ -16,7 +16,7 @@ using ir::OpId;
 using ir::Type;
 using ir::Value;
 
-/// Longer expressions are less readable than a name.
+/// Maximum length of an inlined expression; a name is more readable than a longer one.
 constexpr int kMaxExpression = 7;
 
 }  // namespace
@@ -86,7 +86,7 @@ bool Uses::can_inline(OpId op) const {
   if (users_[v.index].size() != 1) return false;
   const OpId user = users_[v.index].front();
   if (kernel_[user].parent != d.parent) return false;
-  // The whole warp must reach convergent ops, which && and ?: around them would prevent.
+  // The whole warp must execute convergent ops, so they must not be operands of && or ?:.
   if (row.has(ir::kConvergent)) return false;
   const bool is_expression = row.family == Family::Elementwise || d.opcode == Opcode::Regs;
   if (!is_expression || !only_pure_between(op, user)) return false;
@@ -111,7 +111,7 @@ bool Uses::takes_scalar(OpId user, Value v) const {
 
 bool Uses::takes_vector(OpId user, OpId def, Value v) const {
   const ir::OpData& u = kernel_[user];
-  // Written as words, pair by pair.
+  // Such ops are emitted pair by pair on packed words.
   if (is_pair_arithmetic(kernel_, def) || is_pair_arithmetic(kernel_, user)) return false;
   if (ir::info(u.opcode).family == Family::Elementwise)
     return kernel_.type(u.results[0]).count() == kernel_.type(v).count();
@@ -176,7 +176,7 @@ bool Uses::is_live_after(Value v, OpId op, std::uint32_t end) const {
 
 bool Uses::dies_at(Value v, OpId op) const {
   const ir::ValueData& d = kernel_[v];
-  // Not yet defined: a result of a region op that contains `op`, or of a later op.
+  // The value is not defined yet: it is a result of an op that contains `op`, or of a later op.
   if (d.def && order_[d.def.index] <= order_[op.index] && end_[d.def.index] >= order_[op.index])
     return true;
   if (d.def && order_[d.def.index] >= order_[op.index]) return true;

@@ -18,7 +18,8 @@ Value* extended(Emitter& e, Value* v, bool is_signed, unsigned bits) {
                    : e.b.CreateZExt(v, e.b.getIntNTy(bits));
 }
 
-/// Integer ops that the hardware supports only for 32 and 64 bits.
+/// Applies `f` to both operands, extended to 32 bits if they are narrower: the hardware supports
+/// the op only for 32 and 64 bits.
 template <class F>
 Value* in_wide_integer(Emitter& e, const ElementArgs& a, const F& f) {
   llvm::Type* type = a.x[0]->getType();
@@ -42,8 +43,8 @@ ConstantOffset split_constant(Value* v) {
   return c == nullptr ? ConstantOffset{v, zero} : ConstantOffset{sum->getOperand(0), c->getValue()};
 }
 
-/// x + y or x - y with the constants of both extracted: the elements of an index tile differ only
-/// by constants, so their differences to another index compute the varying part only once.
+/// Returns x + y or x - y with the constants of both combined. The elements of an index tile differ
+/// only by constants, so LLVM computes the varying part once for all of them.
 Value* integer_sum(Emitter& e, Value* x, Value* y, bool subtract) {
   const ConstantOffset a = split_constant(x), b = split_constant(y);
   llvm::Type* type = x->getType();
@@ -58,7 +59,8 @@ Value* integer_sum(Emitter& e, Value* x, Value* y, bool subtract) {
   return e.b.CreateAdd(varying, constant);
 }
 
-/// Division by a variable uses PTX: LLVM's division by 0 is undefined behavior, not poison.
+/// Emits a quotient or a remainder. Uses PTX unless the divisor is a constant other than 0 and -1,
+/// because a division by 0 or an overflow is undefined behavior in LLVM.
 Value* divide(Emitter& e, const ElementArgs& a, bool remainder) {
   return in_wide_integer(e, a, [&](Value* n, Value* d, DType type) -> Value* {
     const auto* constant = llvm::dyn_cast<llvm::ConstantInt>(d);
@@ -69,7 +71,8 @@ Value* divide(Emitter& e, const ElementArgs& a, bool remainder) {
   });
 }
 
-/// PTX clamps amounts, LLVM makes them poison: only constant amounts use LLVM.
+/// Emits a shift. Uses PTX unless the amount is constant: PTX clamps large amounts, for which the
+/// result is poison in LLVM.
 Value* shift(Emitter& e, const ElementArgs& a, bool left) {
   Value *v = a.x[0], *amount = a.x[1];
   const unsigned bits = width(v);
@@ -130,20 +133,20 @@ llvm::CmpInst::Predicate predicate(const ElementArgs& a) {
   return P::BAD_ICMP_PREDICATE;
 }
 
-/// The sign bits of all floats that an integer register holds.
+/// Returns the mask of the sign bits of all floats in an integer register.
 llvm::APInt sign_bits(const ElementArgs& a) {
   return llvm::APInt::getSplat(
       width(a.x[0]), llvm::APInt::getSignMask(static_cast<unsigned>(size_bits(a.in[0].dtype))));
 }
 
-/// Conversions between integers (i1 is 0 or 1), and to i1.
+/// Emits a conversion between integers (i1 is 0 or 1), or to i1.
 Value* cast_integer(Emitter& e, const ElementArgs& a) {
   llvm::Type* to = e.element_type(a.out);
   if (is_bool(a.out.dtype)) return e.b.CreateIsNotNull(a.x[0]);
   return a.is_signed() ? e.b.CreateSExtOrTrunc(a.x[0], to) : e.b.CreateZExtOrTrunc(a.x[0], to);
 }
 
-/// Conversions that LLVM emits as a single PTX instruction.
+/// Emits a conversion as an LLVM instruction; returns null if it needs inline PTX.
 Value* cast_natively(Emitter& e, const ElementArgs& a) {
   const DType from = a.in[0].dtype, to = a.out.dtype;
   llvm::Type* type = e.element_type(a.out);
@@ -228,7 +231,7 @@ Value* llvm_Select(Emitter& e, const ElementArgs& a) {
 Value* llvm_Cast(Emitter& e, const ElementArgs& a) {
   const DType from = a.in[0].dtype, to = a.out.dtype;
   if (from == to) return a.x[0];
-  // Uses the types of the op, because narrow floats have been widened to f32.
+  // Reads the source type from the op: `a.in` may be f32 for a narrow float.
   const ir::CastMode mode = ir::cast_mode(a.attrs, e.kernel.type(e.operand(a.id, 0)).dtype(), to);
   const bool ends_in_bool = is_bool(from) || is_bool(to);
   const bool rounds_up = !(mode.to_zero && is_float(to));
@@ -257,7 +260,7 @@ Value* llvm_AddPtr(Emitter& e, const ElementArgs& a) {
 }
 
 Value* llvm_Exp2(Emitter& e, const ElementArgs& a) {
-  // An intrinsic, because attention executes this instruction more than any other.
+  // Uses an intrinsic, not inline PTX: attention executes this instruction more than any other.
   if (a.in[0].dtype == DType::f32)
     return e.b.CreateIntrinsic(Intrinsic::nvvm_ex2_approx_ftz_f, {}, {a.x[0]});
   return unary(e, a);

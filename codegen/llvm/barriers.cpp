@@ -17,7 +17,7 @@ void emit_named_barrier(Emitter& e, OpId id, NamedBarrier spell) {
   e.inline_ptx(spell(constant, e.attrs(id).i(AttrName::count)), args);
 }
 
-/// All words of the operands from number `first` on.
+/// Returns the words of all operands from number `first` on.
 Words operand_words(Emitter& e, OpId id, std::size_t first = 0) {
   const auto& operands = e.op(id).operands;
   return e.words_of(llvm::ArrayRef<ir::Value>(operands.data(), operands.size()).drop_front(first));

@@ -10,7 +10,7 @@ namespace {
 using ir::RegionId;
 using llvm::BasicBlock;
 
-/// A constant element in the type that holds it; small floats as their bits.
+/// Returns a constant element; floats below 32 bits as their bits, in an integer type.
 llvm::Constant* constant_element(Emitter& e, ir::Elem elem, const ir::AttrList& attrs) {
   llvm::Type* type = e.element_type(elem);
   if (elem.pointer)
@@ -36,7 +36,7 @@ llvm::Constant* constant_element(Emitter& e, ir::Elem elem, const ir::AttrList& 
   });
 }
 
-/// Creates a phi for each of `words`, with that word on the edge from `from`.
+/// Creates a phi for each word, with the word as its value on the edge from `from`.
 Words make_phis(Emitter& e, llvm::ArrayRef<Value*> words, BasicBlock* from) {
   Words phis;
   for (Value* w : words) {
@@ -60,7 +60,7 @@ Value* is_less(Emitter& e, Value* a, Value* c, ir::Type type) {
   return is_signed(type.dtype()) ? e.b.CreateICmpSLT(a, c) : e.b.CreateICmpULT(a, c);
 }
 
-/// Unrolls a loop whose three bounds are constants.
+/// Unrolls a loop whose begin, end and step are constants; returns false for any other loop.
 bool emit_unrolled(Emitter& e, OpId id) {
   const auto lo = e.constant(e.operand(id, 0)), hi = e.constant(e.operand(id, 1)),
              step = e.constant(e.operand(id, 2));
@@ -95,8 +95,8 @@ void llvm_Poison(Emitter& e, OpId id) {
               Words(static_cast<std::size_t>(h.words), llvm::PoisonValue::get(h.word)));
 }
 
-/// The test is at the end: one block per iteration, and a guard before the loop unless the first
-/// iteration is certain.
+/// Emits the loop with its test at the end, and a guard before it unless the first iteration always
+/// runs.
 void llvm_For(Emitter& e, OpId id) {
   if (e.attrs(id).i(AttrName::unroll) != 0 && emit_unrolled(e, id)) return;
   const RegionId region = e.op(id).regions[0];
@@ -178,7 +178,7 @@ void llvm_Roles(Emitter& e, OpId id) {
   std::int64_t end = 0;
   for (std::size_t role = 0; role < e.op(id).regions.size(); ++role) {
     end += warps[role];
-    // The last role needs no test if it takes all remaining warps.
+    // The last role needs no test if it consists of all remaining warps.
     BasicBlock *mine = e.block("role"), *others = join;
     if (end * 32 == e.kernel.info.threads) {
       e.b.CreateBr(mine);

@@ -92,7 +92,7 @@ Value* Emitter::element(ElementRef ref, ir::Elem e) {
   llvm::Type* type = element_type(e);
   const unsigned wide = bit_width(ref.word->getType()), narrow = bit_width(type);
   if (ref.word->getType()->isPointerTy() || wide <= narrow) return bits_as(ref.word, type);
-  // As an element of a small vector, which NVPTX splits with `mov.b32 {lo, hi}`.
+  // Extracts an element of a small vector, which NVPTX emits as `mov.b32 {lo, hi}, x`.
   auto* parts = llvm::FixedVectorType::get(b.getIntNTy(narrow), wide / narrow);
   Value* part = b.CreateExtractElement(b.CreateBitCast(ref.word, parts),
                                        static_cast<std::uint64_t>(ref.part));
@@ -243,7 +243,7 @@ Value* Emitter::thread_index() {
 }
 
 Value* Emitter::warp_index() {
-  // Through a shuffle: only then does ptxas keep dependent values in uniform registers.
+  // Without the shuffle, ptxas does not keep dependent values in uniform registers.
   return at_entry(warp_index_, [&]() -> Value* {
     return b.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_idx_i32, {},
                              {i32(-1), b.CreateLShr(thread_index(), 5), i32(0), i32(31)});

@@ -20,7 +20,7 @@ Step sim_MapShared(Warp& w, const Instr& i) {
       w.cta.report(w, i, Detector::SharedBounds,
                    fmt::format("there is no CTA {} in a cluster of {}", rank, w.cta.cluster.size()),
                    lane);
-    // Rank 0 is encoded as 1, so that addresses that were not mapped are recognized.
+    // Encodes rank 0 as 1, so that addresses that were not mapped are detected.
     w.cells(i.out[0])[lane].i =
         w.cells(i.in[0])[lane].i - w.cta.shared.window() + ((rank + 1) << Cluster::kRankShift);
   });
@@ -61,7 +61,8 @@ Cta* Cta::cluster_read(Warp& w, const Instr& i, std::uint32_t& address, std::uin
   return target;
 }
 
-/// A CTA's memory is valid until its last warp has exited.
+/// Reports accesses by other CTAs that are not ordered before this CTA's exit, which ends the
+/// lifetime of its memory.
 void Cta::check_remote_accesses() {
   VisibleClocks all;
   for (Warp& w : warps_) all.join(w.known);
