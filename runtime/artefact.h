@@ -20,12 +20,12 @@ enum class ImageKind : std::uint8_t {
 };
 
 struct Artefact {
-  std::string name;  ///< the kernel's name, in the image too
+  std::string name;  ///< the kernel's name, also in the image
   ir::Target target;
   Backend backend = Backend::Llvm;
   ImageKind kind = ImageKind::none;
   std::vector<char> image;
-  std::string code;  ///< the back end's text: PTX of LLVM, CUDA C++ for NVRTC
+  std::string code;  ///< the back end's output: PTX from LLVM, or CUDA C++ for NVRTC
   LaunchRecipe recipe;
   int threads = 0;                          ///< threads of a CTA
   int cluster = 1;                          ///< CTAs of a cluster

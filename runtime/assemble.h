@@ -24,7 +24,8 @@ struct AssembleReport {
   bool serialised = false;          ///< C7510..C7519: the compiler inserted wgmma waits or arrivals
   bool setmaxnreg_ignored = false;  ///< C7504..C7508
 
-  /// Returns true without spills, stack and C75xx codes: required of the library's configurations.
+  /// Returns true if the code has no spills, no stack and no C75xx codes, as is required of the
+  /// library's configurations.
   bool is_clean() const;
   /// Returns the defects of the code, e.g. "spills 64 bytes; C7510"; "" if it has none.
   std::string defects() const;

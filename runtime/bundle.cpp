@@ -28,7 +28,8 @@ struct BundleHeader {
 };
 static_assert(sizeof(BundleHeader) == 40 && sizeof(BundleRow) == 32);
 
-/// Fields of a key that name tools: the code of any tool computes the same.
+/// Fields of a key that identify tools. Bundle lookups ignore them, because a kernel's results do
+/// not depend on the tools that compiled it.
 constexpr std::string_view kToolFields[] = {"back end", "tegula", "llvm",
                                             "ptxas",    "nvrtc",  "nvrtc builtins"};
 
@@ -55,7 +56,7 @@ std::string_view mapped(const std::filesystem::path& file) {
   return {static_cast<const char*>(at), bytes};
 }
 
-/// Returns the fault of header and index, or "".
+/// Returns the first fault of the header or the index, or "".
 std::string fault_of(std::string_view bytes) {
   if (bytes.size() < sizeof(BundleHeader)) return "too short";
   BundleHeader header;

@@ -19,11 +19,11 @@ std::vector<std::filesystem::path> imported_bundles() {
   std::error_code stop;
   for (const auto& file : std::filesystem::directory_iterator(bundle_folder(), stop))
     if (file.path().extension() == ".tgb") files.push_back(file.path());
-  std::ranges::sort(files);  // the order must not depend on the file system
+  std::ranges::sort(files);  // directory order depends on the file system
   return files;
 }
 
-/// Returns the back end that a bundle's kernel must have; nothing if any back end will do.
+/// Returns the back end that a bundle's kernel must have; nothing if any back end is acceptable.
 std::optional<Backend> wanted_backend(const Compilation& k, const CompileRequest& request) {
   if (request.backend || !env().backend.empty()) return k.backend;
   return std::nullopt;

@@ -142,7 +142,7 @@ std::optional<std::string> KernelCache::read_trusted(const std::string& path) {
   bytes.resize(done);
   constexpr auto kDay = 24 * 60 * 60;
   if (!read_only_ && std::time(nullptr) - s.st_mtim.tv_sec > kDay)
-    vfs_.touch(file.get());  // for the sweep
+    vfs_.touch(file.get());  // the sweep removes the entries used least recently
   return bytes;
 }
 
@@ -251,7 +251,7 @@ bool KernelCache::publish_by_name(const std::string& path, const std::string& by
   bool done = vfs_.link(temporary, path) == 0 || errno == EEXIST;
   if (!done)
     done = vfs_.rename_new(temporary, path) == 0 ||
-           errno == EEXIST;  // file systems without hard links
+           errno == EEXIST;  // fallback for file systems without hard links
   const int cause = errno;
   vfs_.unlink(temporary);
   errno = cause;

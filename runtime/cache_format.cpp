@@ -94,8 +94,8 @@ std::string header_fault(std::string_view file) {
   return {};
 }
 
-/// Reads the sections. Also detects entries whose checksum is right but whose content is malformed:
-/// written by a bug or by hand.
+/// Reads the sections. Also detects entries with a valid checksum and malformed content, which a
+/// bug or another program wrote.
 Sections read_sections(std::string_view file) {
   Sections result;
   result.why = header_fault(file);

@@ -10,10 +10,10 @@
 namespace tegula::runtime {
 namespace {
 
-constexpr std::time_t kYoung = 10 * 60;  // the process that wrote it may still use it
+constexpr std::time_t kYoung = 10 * 60;  // a running process may still use a younger entry
 constexpr std::time_t kStale =
-    60 * 60;  // temporary files of dead processes, and the time between sweeps
-constexpr std::time_t kOld = 30 * 24 * 60 * 60;  // a hash of a tool that was likely replaced
+    60 * 60;  // age from which temporary files are abandoned, and time between sweeps
+constexpr std::time_t kOld = 30 * 24 * 60 * 60;  // maximum age of a tool's cached hash
 constexpr std::size_t kBlock = 512;              // unit of st_blocks
 
 std::vector<CacheFile> files_below(Vfs& vfs, const std::string& folder) {

@@ -14,7 +14,7 @@ class RelaxedCaptureScope {
   RelaxedCaptureScope& operator=(const RelaxedCaptureScope&) = delete;
 
  private:
-  cu::CaptureMode mode_ = cu::kCaptureRelaxed;  ///< the mode to exchange with the thread's
+  cu::CaptureMode mode_ = cu::kCaptureRelaxed;  ///< swapped with the thread's mode
 };
 
 struct Capture {
@@ -26,9 +26,9 @@ struct Capture {
 /// the capture is invalid.
 Capture capture_of(cu::Stream stream);
 
-/// Makes the driver call `release(data)` when the graph and everything instantiated from it are
-/// destroyed: on a thread of the driver, where `release` must not call the driver. If this function
-/// throws, it calls `release` as well.
+/// Makes the driver call `release(data)` once the graph and everything instantiated from it are
+/// destroyed. The call runs on a thread of the driver, so `release` must not call the driver. If
+/// this function throws, `release` has been called.
 void keep_for_graph(cu::Graph graph, void* data, cu::HostFunction release);
 
 }  // namespace tegula::runtime

@@ -17,7 +17,7 @@ struct CompileRequest {
   std::string key;                    ///< text of the key, for dumps
   std::function<ir::Kernel()> trace;  ///< the tile form; called once
   Device device;
-  /// Empty: the target of the device, whose GPU must be present.
+  /// Empty: the target of the device, which must be present.
   std::optional<ir::Target> target;
   std::optional<Backend> backend;  ///< empty: default_backend()
   std::optional<ir::Plan> plan;    ///< empty: the pass `plan` chooses
@@ -36,8 +36,8 @@ struct Compilation {
   std::string key_text;
   std::string name;
   ir::Target target;
-  /// Architecture to assemble for: that of the GPU if it runs the code of an older target. Empty:
-  /// the target.
+  /// Architecture to assemble for: the GPU's own if it runs code of an older target. Empty: the
+  /// architecture of `target`.
   std::string assembler_target;
   Backend backend = Backend::Llvm;
   ir::Kernel tile{"", ir::Form::Tile};

@@ -18,7 +18,7 @@ struct CompileRecord {
   double ms = 0;  ///< from the key to the machine code
 };
 
-/// Number of records kept; of earlier ones only the counts remain.
+/// Maximum number of records kept. Older ones only contribute to the counts and the total time.
 inline constexpr std::size_t kMaxCompileRecords = 4096;
 
 /// Keeps a record. Safe to call on any thread.

@@ -73,8 +73,8 @@ void add_ranges(sim::SimOptions& options, const ir::Kernel& tile, std::span<cons
   }
 }
 
-/// Returns the number of CTAs of a persistent kernel that the simulator runs at one time: few, so
-/// that each runs several tiles even for small grids.
+/// Returns the number of CTAs that the simulator launches for a persistent kernel: few, so that
+/// each computes several tiles even for small grids.
 std::int64_t simulated_ctas(const Artefact& a) {
   constexpr std::int64_t kSimulated = 4;
   if (!a.persistent) return kAnyCtas;
@@ -147,7 +147,7 @@ void CompiledKernel::run_on_sim(std::span<const LaunchArg> args) const {
   if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return;
   sim::SimOptions options;
   options.threads = 2;
-  // The simulator takes as long for one iteration of a warp as the interpreter for a hundred.
+  // The simulator runs one iteration of a warp in the time of a hundred interpreted iterations.
   options.loop_limit = std::max<std::int64_t>(1, env().loop_limit / 100);
   add_ranges(options, tile, args);
   for (const ir::HostMemory& m : reachable_memory(tile))
@@ -217,8 +217,8 @@ std::string schedule_text(const ir::Kernel& traced, const ir::Plan& plan,
   ir::PassContext context;
   context.planned = planned;
   context.plan = plan;
-  // The plan records the outcome: wgmma may be unset although its other fields come from a plan
-  // with wgmma.
+  // The passes may have cleared `wgmma` in the recorded plan although its other fields come from a
+  // plan with wgmma.
   context.plan->wgmma |= plan.producer_warps > 0 || plan.persistent;
   const ir::CarriedOut done = ir::schedule_carried_out(tile, context);
   std::string out = ir::print(done.schedule);

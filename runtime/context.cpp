@@ -31,10 +31,10 @@ struct Gpus {
 
 std::mutex g_gpus_mutex;
 
-/// The GPUs of the table that was used last: using it again takes no lock.
+/// GPUs of the driver table that was used last, so that using it again takes no lock.
 std::atomic<Gpus*> g_latest{nullptr};
 
-/// Described GPU; null if the driver's properties apply.
+/// Properties set by describe_gpu(); null if the driver's properties apply.
 std::atomic<const DeviceProperties*> g_described{nullptr};
 
 Gpus& gpus_of(const Driver& table) {

@@ -38,8 +38,8 @@ int cuda_device_count() noexcept;
 /// Returns the properties of GPU `ordinal`. Throws DeviceError if it does not exist.
 const DeviceProperties& device_properties(int ordinal);
 
-/// Returns the target of code for a device: the newest one that the GPU runs; on the host's devices
-/// the newest of all. GPUs newer than every target take the sm_80 path through the driver.
+/// Returns the target of code for a device: the newest one that the GPU runs, or the newest of all
+/// for cpu and sim. sm_90a code runs only on capability 9.0, so newer GPUs run sm_80 code.
 ir::Target default_target(Device device);
 
 /// Makes the primary context of a GPU current on this thread and restores the previous one when
@@ -55,8 +55,8 @@ class ContextScope {
   bool pushed_ = false;
 };
 
-/// Returns the result of `call`. If this thread has no context, or that of another GPU, repeats the
-/// call with the primary context of GPU `ordinal` current. The usual call does not pay for a check.
+/// Returns the result of `call`. If it fails because this thread has no context, or another GPU's,
+/// repeats it with the primary context of GPU `ordinal` current. Success costs no context check.
 template <class Call>
 cu::Result call_in_context(int ordinal, const Call& call) {
   constexpr auto kInvalidContext = static_cast<cu::Result>(201),

@@ -13,7 +13,7 @@
 namespace tegula::runtime {
 namespace {
 
-constexpr std::chrono::seconds kPatience{2};  // for another process that compiles it
+constexpr std::chrono::seconds kPatience{2};  // wait for a process that compiles the same kernel
 
 // ---- key
 
@@ -114,8 +114,8 @@ bool DiskCacheLookup::load(Artefact& artefact) {
   return true;
 }
 
-/// The checksum has been verified, so a failure here means that a bug or another program wrote the
-/// entry.
+/// Restores the kernel from an entry; returns false and discards the entry if that fails. Its
+/// checksum was verified, so only an entry written by a bug or another program can fail.
 bool DiskCacheLookup::restore(const CacheEntry& entry, Artefact& artefact) try {
   artefact = restore_kernel(entry, k_, with_lines_, k_.backend);
   return true;

@@ -38,7 +38,7 @@ class DiskCacheLookup {
 
   Compilation& k_;
   const CompileRequest& request_;
-  bool with_lines_;  ///< the kernel's result contains lines of the source
+  bool with_lines_;  ///< the kernel's result contains source lines
   std::vector<std::string> notes_;
   std::unique_ptr<KernelCache> cache_;
   CacheKey key_;

@@ -20,7 +20,7 @@ struct Event::State {
   std::chrono::steady_clock::time_point time;
 
   ~State() {
-    // At exit the driver may be gone, and the event with it.
+    // At process exit the driver may be unloaded already, which destroys its events.
     if (const runtime::Driver* table = event ? runtime::try_driver() : nullptr)
       table->event_destroy(event);
   }

@@ -11,7 +11,7 @@ std::string gpu_text(const CompiledKernel& kernel, std::string_view verb) {
   request.device = kernel.device;
   request.target = kernel.artefact().target;
   request.backend = kernel.artefact().backend;
-  // The plan that the passes chose for sim is the GPU's; a kernel for cpu has no plan.
+  // The passes choose the same plan for sim as for the GPU. A kernel for cpu has no plan.
   if (kernel.device.kind == DeviceKind::sim) request.plan = kernel.plan;
   request.planned = kernel.planned;
   Compilation c;

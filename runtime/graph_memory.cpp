@@ -26,13 +26,14 @@ struct Block {
   std::size_t bytes = 0;
 };
 
-/// Rounds up to one of a few sizes, so that later graphs can reuse the blocks.
+/// Rounds a size up to one of a few block sizes, so that later graphs can reuse the blocks.
 std::size_t block_bytes(std::size_t bytes) {
   constexpr std::size_t kLeast = 64 << 10, kCoarse = 2 << 20;
   return bytes <= kCoarse ? std::bit_ceil(std::max(bytes, kLeast)) : round_up(bytes, kCoarse);
 }
 
-/// Uses a separate stream, because the work of the recording stream would become part of the graph.
+/// Sets the block to 0. Uses a separate stream, because work on the recording stream would become
+/// part of the graph.
 void clear_block(const Block& block, Device device) {
   const Stream stream = Stream::create(device);
   check(driver().set_bytes(reinterpret_cast<cu::DevicePtr>(block.memory.get()), 0, block.bytes,
@@ -41,7 +42,7 @@ void clear_block(const Block& block, Device device) {
   stream.synchronize();
 }
 
-/// Blocks of one device that graphs use, or used.
+/// Blocks of one device that graphs use, or that destroyed graphs have released.
 class BlockPool {
  public:
   /// `is_cleared` means that blocks are 0 when a graph receives them, and that graphs leave them 0.
@@ -73,8 +74,8 @@ class BlockPool {
     Block block;
   };
 
-  /// Called by the driver. Another thread may wait for the driver meanwhile, but never while it
-  /// holds `returning_`.
+  /// Called by the driver when a graph is destroyed. This cannot deadlock: a thread never waits for
+  /// the driver while it holds `returning_`.
   static void give_back(void* data) {
     const std::unique_ptr<GraphBlock> loan(static_cast<GraphBlock*>(data));
     const std::lock_guard lock(loan->owner->returning_);

@@ -21,15 +21,15 @@
 namespace tegula::runtime {
 namespace {
 
-/// The driver table is part of the key, so that memory of a test's driver is never mistaken for
-/// that of the real driver.
+/// Key of a stream's workspace. It contains the driver table, so that memory of a test's driver is
+/// never used with the real driver.
 using Key = std::tuple<const Driver*, DeviceKind, int, unsigned long long>;
 
 struct Slot {
   std::atomic<const Workspace*> current{nullptr};
   std::mutex growth_mutex;
   std::vector<std::unique_ptr<const Workspace>>
-      all;  // outgrown ones: other threads may still read them
+      all;  // includes outgrown ones, which other threads may still read
   std::vector<std::shared_ptr<void>> memory;
 };
 
@@ -59,7 +59,7 @@ const Workspace& grow(Slot& slot, const Stream& stream, std::size_t scratch_byte
   const std::lock_guard lock(slot.growth_mutex);
   const Workspace* old = slot.current.load(std::memory_order_acquire);
   if (is_enough(old, scratch_bytes, counters)) return *old;
-  std::optional<RelaxedCaptureScope> relaxed;  // another stream may record
+  std::optional<RelaxedCaptureScope> relaxed;  // another stream may be recording a graph
   if (!stream.device().on_host()) relaxed.emplace();
   constexpr std::size_t kMinBytes = 64 << 10, kMinCounters = 1024;
   auto fresh = std::make_unique<Workspace>(old != nullptr ? *old : Workspace{});
@@ -95,8 +95,8 @@ Workspace workspace_of(const Stream& stream, const StreamState& state, std::size
   return grow(*last_slot, stream, scratch_bytes, counters);
 }
 
-/// Kernels are compiled for an alignment of pointers: offsets and sizes of counters are multiples
-/// of this.
+/// Offsets and sizes of counters are multiples of this number, because kernels are compiled for
+/// 16-byte aligned pointers.
 constexpr std::size_t kAlignedCounters = 4;
 constexpr std::size_t kFallbackFrom = kAlignedCounters,
                       kCountersFrom = kFallbackFrom + kFallbackWords;

@@ -12,7 +12,7 @@ namespace tegula::runtime {
 struct Workspace {
   std::byte* scratch = nullptr;  ///< aligned to 256, contents undefined
   std::size_t scratch_bytes = 0;
-  std::uint32_t* counters = nullptr;  ///< zero before each kernel: the last CTA to count resets
+  std::uint32_t* counters = nullptr;  ///< zero before each kernel: the last CTA resets them
   std::size_t counter_count = 0;
 };
 
@@ -28,9 +28,9 @@ std::uint32_t* acquire_counters(const Stream& stream, std::size_t count);
 /// Returns two counters of the dynamic tile scheduler, or of grid barriers; separate from
 /// acquire_counters(), which the kernel itself may use.
 std::uint32_t* acquire_scheduler_counter(const Stream& stream);
-/// Returns kFallbackWords words of flags that one launch leaves to the next one of the same call,
-/// which sets them back to 0. No other kernel uses them.
 inline constexpr std::size_t kFallbackWords = 64;
+/// Returns kFallbackWords words of flags that one launch of a call sets and the next launch of the
+/// same call reads and resets to 0. No other kernel uses them.
 std::uint32_t* acquire_fallback_flags(const Stream& stream);
 
 }  // namespace tegula::runtime
