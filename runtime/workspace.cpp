@@ -95,8 +95,8 @@ Workspace workspace_of(const Stream& stream, const StreamState& state, std::size
   return grow(*last_slot, stream, scratch_bytes, counters);
 }
 
-/// Offsets and sizes of counters are multiples of this number, because kernels are compiled for
-/// 16-byte aligned pointers.
+/// Offsets and sizes of counters are multiples of this number, because kernels are compiled for the
+/// alignment of the pointers that they are called with.
 constexpr std::size_t kAlignedCounters = 4;
 constexpr std::size_t kFallbackFrom = kAlignedCounters,
                       kCountersFrom = kFallbackFrom + kFallbackWords;

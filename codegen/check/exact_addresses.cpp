@@ -10,7 +10,7 @@ namespace tegula::codegen {
 
 using namespace ir;
 
-/// Results are cached, because loops repeat the query.
+/// Caches its results, because the check of a loop repeats the query.
 bool ExactAddresses::do_touch(const SmemAccess& a, const SmemAccess& b) {
   const auto number = [](int n) { return static_cast<std::uint32_t>(n); };
   const Pair pair{a.op.index, number(a.part), number(a.group),
@@ -69,7 +69,8 @@ std::optional<ExactAddresses::Registers> ExactAddresses::compute(Value v) {
   return d.is(Opcode::Concat, Opcode::Regs) ? gathered(d) : elementwise(d, t);
 }
 
-/// The initial value of a loop carry, which is the result of a loop without iterations.
+/// Returns the initial value of a loop's induction variable or carry. For a result of the loop,
+/// that is the value if the loop runs no iteration.
 std::optional<ExactAddresses::Registers> ExactAddresses::first_of(Value v, const OpData& d) {
   if (!is_loop(d)) return std::nullopt;
   is_carried_ = true;

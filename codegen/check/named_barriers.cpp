@@ -1,4 +1,4 @@
-// Named barriers: ids, counts, and whether enough threads can arrive.
+// Checks of named barriers: ids, counts, and whether enough threads can arrive.
 #include <algorithm>
 
 #include "codegen/check/barriers.h"
@@ -14,13 +14,14 @@ constexpr int kWarp = 32;
 
 }  // namespace
 
-/// Without a count all threads of the CTA synchronize, in whole warps.
+/// Returns the number of threads that synchronize. An op without a count synchronizes all warps of
+/// the CTA.
 std::int64_t NamedBarriers::count_of(const OpData& d) const {
   const std::int64_t count = d.attrs.i(AttrName::count);
   return count != 0 ? count : (c_.k.info.threads + kWarp - 1) / kWarp * kWarp;
 }
 
-/// Threads that use each barrier; empty if the barrier number is unknown.
+/// Returns the threads that use each barrier; empty if a barrier number is unknown.
 std::map<std::int64_t, Threads> NamedBarriers::by_id(Value id, const Threads& threads) const {
   std::map<std::int64_t, Threads> found;
   if (const auto* numbers = c_.sets.by_thread(id)) {
@@ -49,7 +50,7 @@ void NamedBarriers::use(std::int64_t id, std::int64_t count, OpId op, const Thre
   u.waits = u.waits || c_.k[op].opcode == Opcode::BarSync;
 }
 
-/// Marks barriers whose number is known only at run time.
+/// Marks the barriers that `id` may denote if its value is known only at run time.
 void NamedBarriers::may_be(Value id, const Threads& threads) {
   for_groups(threads, [&](int g) {
     const Range r = c_.ranges.of(id, g);

@@ -6,7 +6,7 @@ namespace tegula::codegen {
 
 namespace {
 
-/// Join of the status of one access over two paths.
+/// Returns the join of one access's status over two paths.
 AccessStatus weaker(const AccessStatus& a, const AccessStatus& b) {
   AccessStatus s = a;
   s.age = std::min(a.age, b.age);
@@ -74,7 +74,7 @@ void join_warpgroups(SharedState& state, const SmemAccesses& places, std::uint32
   }
 }
 
-/// After a barrier, the readers may fence in place of the writers.
+// A fence by the writers counts, and so does one by other warpgroups after a barrier.
 void fence(SharedState& state, const SmemAccesses& places, const Threads& threads,
            bool inits_only) {
   const std::uint32_t groups = warpgroups_of(threads);

@@ -94,7 +94,7 @@ Divergence ThreadSets::most(std::span<const Value> values) {
   return all;
 }
 
-/// A load is assumed to return the same value in all threads if its address is the same.
+/// Assumes that a load returns the same value in all threads if its address is the same.
 Divergence ThreadSets::find_varies(Value v) {
   const RegionId region = k_[v].region;
   const OpId op = region ? k_[region].owner : k_[v].def;

@@ -16,7 +16,7 @@ using ir::OpId;
 using ir::Type;
 using ir::Value;
 
-/// Maximum length of an inlined expression; a name is more readable than a longer one.
+/// Maximum number of ops in an inlined expression. A name is more readable than more of them.
 constexpr int kMaxExpression = 7;
 
 }  // namespace

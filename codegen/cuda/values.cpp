@@ -168,7 +168,7 @@ bool is_blocked(const std::vector<Move>& moves, const Move& m) {
                      [&](const Move& o) { return &o != &m && o.reads.any(m.to); });
 }
 
-/// Evaluates a move's value before the other moves, which may still read its target.
+/// Saves a move's value in a temporary, so that the other moves may change the variables it reads.
 void evaluate(Emitter& e, Move& m) {
   const bool is_array = e.is_array(m.target);
   m.temporary = e.names.fresh("next");

@@ -8,7 +8,7 @@
 #include "codegen/llvm/module.h"
 
 namespace {
-/// The message without the prefix of InternalError, because the caller adds it again.
+/// Returns the message without the prefix of InternalError, which the caller adds again.
 std::string message_of(const std::exception& e) {
   constexpr std::string_view kPrefix = "internal error: ";
   const std::string_view text = e.what();

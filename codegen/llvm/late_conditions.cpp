@@ -2,10 +2,9 @@
 //
 // All comparisons of a tile precede the selects that use them, but a thread has only seven
 // predicates: ptxas packs the others into bits of registers and extracts them again, which takes
-// three instructions per element of a mask. This pass walks each block forward. A condition whose
-// users are all in its block is deferred. The first instruction that is not deferred and needs it
-// gets it placed directly before it, after the conditions that it needs in turn. No positions are
-// compared, so ties cannot occur.
+// three instructions per element of a mask. This pass walks each block forward. It defers a
+// condition whose users are all in its block, and places it directly before the first instruction
+// that needs it and is not itself deferred. The operands of a deferred condition precede it.
 #include <llvm/ADT/STLExtras.h>
 #include <llvm/ADT/SmallPtrSet.h>
 #include <llvm/ADT/SmallVector.h>
@@ -19,8 +18,8 @@ namespace {
 
 using Waiting = llvm::SmallPtrSet<llvm::Instruction*, 32>;
 
-/// A phi uses its operand at the end of the predecessor block, so a condition that a phi needs is
-/// not deferred.
+/// Returns true for a condition that may be deferred. A phi uses its operand at the end of the
+/// predecessor block, so a condition that a phi needs is not deferred.
 bool may_wait(const llvm::Instruction& i) {
   const bool is_condition = i.getType()->isIntegerTy(1) &&
                             (llvm::isa<llvm::CmpInst>(i) || llvm::isa<llvm::BinaryOperator>(i));
@@ -30,8 +29,8 @@ bool may_wait(const llvm::Instruction& i) {
          });
 }
 
-/// The last operand is placed first: the operands of a condition are then in the order that ptxas
-/// has always received.
+/// Returns the last operand that is deferred, or null. Each operand is placed directly before the
+/// user, so placing the last one first keeps the operands in order.
 llvm::Instruction* waiting_operand(const llvm::Instruction& i, const Waiting& waiting) {
   for (const llvm::Use& use : llvm::reverse(i.operands()))
     if (auto* operand = llvm::dyn_cast<llvm::Instruction>(use.get()); waiting.contains(operand))

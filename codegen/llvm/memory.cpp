@@ -8,7 +8,7 @@ namespace {
 using ptx::Access;
 using ptx::Space;
 
-/// Type of the elements in memory: i1 is a byte, a pointer a 64-bit integer.
+/// Returns the type of an element in memory: a byte for i1, a 64-bit integer for a pointer.
 DType stored_as(ir::Elem e) {
   return e.pointer ? DType::u64 : is_bool(e.dtype) ? DType::u8 : e.dtype;
 }
@@ -85,7 +85,7 @@ void store_units(Emitter& e, const Access& a, Value* address, const Words& units
                          llvm::Align(static_cast<std::uint64_t>(a.bytes())));
 }
 
-/// The registers of access number `n` of `refs`, each filled with the elements that it can hold.
+/// Returns the registers of access number `n`, each packed with as many elements as fit.
 Words units_of(Emitter& e, const Access& a, ir::Elem elem, const std::vector<ElementRef>& refs,
                std::size_t n) {
   const auto per_unit = static_cast<std::size_t>(a.unit_bytes() / size_bytes(a.dtype));

@@ -17,7 +17,7 @@ std::vector<ElementRef> concatenated(Emitter& e, OpId id) {
   return all;
 }
 
-/// Bits of a word; 64 for a pointer, for which LLVM returns 0.
+/// Returns the number of bits of a word; 64 for a pointer, for which LLVM returns 0.
 unsigned bits_of(llvm::Type* word) {
   constexpr unsigned kPointer = 64;
   return word->isPointerTy()

@@ -19,7 +19,7 @@ class Box {
   ir::Value scalar_predicate;  ///< true if the box is in bounds in the view dimensions that no tile
                                ///< dimension covers; none: always
 
-  /// Vectors of registers that one access of a thread may cover.
+  /// Returns the vectors of registers; one access of a thread covers one vector.
   std::vector<ir::Vector> vectors(const ir::LinearLayout& layout, int max_bytes = 16) const;
 
   struct Access {

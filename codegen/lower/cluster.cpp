@@ -38,7 +38,8 @@ int log2_of(int n) { return std::countr_zero(static_cast<unsigned>(n)); }
        axis, why, axis, std::bit_floor(extent), std::bit_ceil(extent));
 }
 
-/// Layout of a tile whose dimension `axis` is split into slices; the slice number comes first.
+/// Returns the layout of a tile whose dimension `axis` is split into `parts` slices. The first
+/// dimension of the result is the number of the slice.
 LinearLayout in_parts(const LinearLayout& whole, int axis, int parts, Loc loc) {
   ir::Dims shape, order{axis};
   for (int d = 0; d < whole.rank(); ++d) {
@@ -52,7 +53,8 @@ LinearLayout in_parts(const LinearLayout& whole, int axis, int parts, Loc loc) {
   return permute(*cut, order);
 }
 
-/// XOR mask on the offsets of a slice's elements; the slice number is a run-time value.
+/// Returns the XOR mask on the offsets of a slice's elements; `number`, the slice, is a run-time
+/// value.
 Value flips_of_part(Lowering& l, const SharedLayout& shared, int parts, Value number) {
   const Slab& slab = shared.slabs().front();
   if (shared.slabs().size() != 1 || slab.bits[0] != log2_of(parts))
@@ -69,7 +71,8 @@ Value flips_of_part(Lowering& l, const SharedLayout& shared, int parts, Value nu
   return flips;
 }
 
-/// Layout of the shared memory in which each CTA of the cluster leaves a tile for the others.
+/// Returns the layout of the shared memory in which each CTA of the cluster stores a tile for the
+/// others to read.
 SharedLayout cluster_exchange_layout(const Lowering& l, const OpData& d, const LinearLayout& giving,
                                      const LinearLayout& taking, Type type) {
   const int ctas = l.from.info.cluster;
@@ -82,7 +85,7 @@ SharedLayout cluster_exchange_layout(const Lowering& l, const OpData& d, const L
   return exchange->layout;
 }
 
-/// Adds neighbors, then neighbors of these sums. Each rank reads the others in a different order,
+/// Sums the terms in a tree of adjacent pairs. Each rank reads the others in a different order,
 /// (r, r ^ 1), (r ^ 2, r ^ 3), .., but a sum of two is commutative, so all ranks get the same bits.
 Value sum_of_pairs(Lowering& l, std::vector<Value> terms) {
   while (terms.size() > 1) {
@@ -134,7 +137,7 @@ struct Gathered {
   SharedLayout shared;
   std::int64_t at = 0;  ///< byte offset after the preceding tiles
 
-  /// Position of each result register among the loaded registers, which are ordered by CTA.
+  /// Returns the position of each result register among the loaded ones, which are ordered by CTA.
   std::vector<std::int64_t> positions(const LinearLayout& result) const {
     const auto of_own = broadcast_registers(expand_dim(own, 0), result);
     if (!of_own)

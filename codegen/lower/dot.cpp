@@ -37,7 +37,8 @@ void by_mma(Lowering& l, OpId op) {
   l.set(d.results[0], l.regs(result, back));
 }
 
-/// Outer products: for each k, every accumulator register takes its row of A and its column of B.
+/// Lowers a dot to outer products: for each k, each accumulator register adds the product of an
+/// element of its row of A and one of its column of B.
 void by_fma(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   const Type c = l.from.type(d.results[0]);

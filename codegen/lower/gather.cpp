@@ -19,11 +19,11 @@ using namespace ir;
 
 namespace {
 
-/// Elements of a line that a chain of selects may choose from.
+/// Maximum number of elements of a line that a chain of selects chooses from.
 constexpr int kFewElements = 8;
 
-/// For each result register, the registers of its line by index along the axis; none if a thread
-/// does not hold all elements of its lines.
+/// For each result register, the registers of its line by index along the axis. The function
+/// returns nothing if a thread does not hold all elements of its lines.
 using Lines = std::vector<std::map<int, int>>;
 std::optional<Lines> lines_in_registers(const LinearLayout& tile, const LinearLayout& result,
                                         int axis) {
@@ -58,7 +58,7 @@ Value zeros(Lowering& l, Elem elem, std::int64_t count) {
   return l.splat(l.b.zero(Type::of(elem)), count);
 }
 
-/// An out-of-bounds index matches no element and yields 0.
+/// Gathers by a chain of selects. An out-of-bounds index matches no element and yields 0.
 Value from_registers(Lowering& l, Value tile, Value index, const Lines& lines,
                      const LinearLayout& layout, int axis) {
   const DType dtype = l.type(index).dtype();
@@ -73,8 +73,9 @@ Value from_registers(Lowering& l, Value tile, Value index, const Lines& lines,
   return chosen;
 }
 
-/// Bits of each coordinate whose toggling reverses the lines along `axis`; none if one of them also
-/// moves elements along another dimension, or if they do not form the whole index.
+/// The bits of each hardware coordinate that must be inverted to reverse the lines along `axis`.
+/// The function returns nothing if one of them also changes another dimension, or if they do not
+/// form the whole index.
 using Toggles = std::map<HwDim, int>;
 std::optional<Toggles> reversal_of(const LinearLayout& layout, int axis) {
   if (layout.repeat_factor(axis) != 1 || layout.cover()[axis] != layout.shape()[axis])
@@ -123,7 +124,7 @@ Value exchanged_in_memory(Lowering& l, Value tile, const LinearLayout& numbers, 
   return as_before(l, read, l.type(tile).elem());
 }
 
-/// Reverses the lines along `axis`; none if the layout's bits do not allow it.
+/// Reverses the lines along `axis`; returns nothing if the layout's bits do not allow it.
 std::optional<Value> reversed(Lowering& l, Value tile, const LinearLayout& layout, int axis) {
   std::optional<Toggles> bits = reversal_of(layout, axis);
   if (!bits || bits->contains(HwDim::Block)) return std::nullopt;
@@ -202,7 +203,8 @@ struct Scatter {
         axis(static_cast<int>(d.attrs.i(AttrName::axis))) {}
 };
 
-/// Stores the values over the tile in shared memory.
+/// Scatters by stores: writes the tile to shared memory, then the values over it, and reads it
+/// back.
 Value stored(Lowering& l, const Scatter& s) {
   const Value tile = as_stored(l, s.tile), values = as_stored(l, s.values);
   const Elem elem = l.type(tile).elem();
@@ -232,7 +234,8 @@ Opcode combining(std::string_view kind) {
   return kOps.at(kind);
 }
 
-/// Index and values are in shared memory; each element of the tile scans its whole line.
+/// Scatters by a combining op: writes index and values to shared memory, and each element of the
+/// tile scans its whole line for values that belong to it.
 Value combined(Lowering& l, const Scatter& s, Opcode by) {
   const ir::Dims &shape = s.layout.shape(), origin = ir::Dims::filled(shape.size(), 0);
   const Elem elem = l.type(s.values).elem(), index_elem = l.type(s.index).elem();

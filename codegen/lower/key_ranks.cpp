@@ -94,7 +94,7 @@ class Ranking {
   Value ballot(Value predicate) {
     return l_.b.op(Opcode::Vote, {predicate}, {{AttrName::kind, "ballot"}});
   }
-  /// Mask of the lanes whose key is in a bin and equals this lane's key.
+  /// Returns the mask of the lanes whose key is in a bin and equals this lane's key.
   Value peers_of(Value key, Value known) {
     Value peers = ballot(known);
     for (std::int64_t bit = 0; std::int64_t{1} << bit < bins_; ++bit) {
@@ -109,7 +109,8 @@ class Ranking {
     return peers;
   }
 
-  /// Rank of each lane's key within the warp; the lowest of the equal lanes updates the counter.
+  /// Processes one register: returns the rank of each lane's key among those that the warp has
+  /// seen, and updates the counters. The lowest of the lanes with equal keys updates their counter.
   Value round(Value key, Value known) {
     const Value peers = peers_of(key, known), lower = l_.b.op(Opcode::And, {peers, lower_lanes()});
     const Value at = counter(row_, key);
@@ -140,7 +141,7 @@ class Ranking {
     warp_in_copy_ = l_.b.op(Opcode::And, {warp, l_.b.i32(warps_of_copy_ - 1)});
     first_row_ = row_of(l_.b.sub(warp, warp_in_copy_));
   }
-  /// The counters of a warp of the copy.
+  /// Returns the address of the counters of a warp of the copy.
   Value row_in_copy(std::int64_t warp) {
     return l_.b.add(first_row_, l_.b.i32(warp * bins_ * kCounterBytes));
   }
@@ -169,8 +170,8 @@ class Ranking {
       }
     }
   }
-  /// Counts of the earlier warps, after add_up_warps. The first warp reads its row and discards the
-  /// result, so that no load depends on a condition of the warp.
+  /// Returns the sums of the earlier warps' counters, after add_up_warps. The first warp reads its
+  /// own row and discards the result, so that the loads need no branch.
   Value of_earlier_warps(Value keys, Value known) {
     const Value has_earlier = l_.b.cmp("gt", warp_in_copy_, l_.b.i32(0)),
                 takes = l_.b.op(Opcode::And, {known, has_earlier});
@@ -185,13 +186,14 @@ class Ranking {
     l_.set(counts, load(counter(row, bin), l_.b.cmp("lt", bin, l_.b.i32(bins_))));
   }
 
-  /// True for known keys in the first of the lanes and warps that hold copies of an element.
+  /// Returns a predicate: true for known keys in the first of the threads that hold copies of an
+  /// element.
   Value is_counted_here(Value known) {
     const Value first = is_first_copy(l_, layout_, lanes_of_copies(layout_));
     return first ? l_.b.op(Opcode::And, {known, first}) : known;
   }
 
-  /// Computes counts without ranks: additions to one row of counters, whose results are not needed.
+  /// Computes counts without ranks: all threads add atomically to one row of counters.
   void count_alone(Value keys, Value known) {
     counters_ = row_ = l_.scratch(bins_ * kCounterBytes, 16);
     l_.barrier();

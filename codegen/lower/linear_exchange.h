@@ -22,7 +22,7 @@ struct TilePart {
 ir::Value assembled_in_memory(Lowering& l, std::span<const TilePart> parts, const ir::Dims& whole,
                               const ir::LinearLayout& to, const ir::Dims& offset);
 
-/// Bytes of a tile in linear memory.
+/// Returns the number of bytes of a tile in linear memory.
 std::int64_t linear_bytes(Lowering& l, const ir::Dims& shape, ir::Value stored);
 /// Writes a tile converted by as_stored, row-major from `base`, one replica of each element.
 void write_linear(Lowering& l, ir::Value base, const ir::LinearLayout& layout, ir::Value stored);
@@ -36,9 +36,10 @@ struct LinearAddresses {
   LinearAddresses(Lowering& l, ir::Value base, const ir::LinearLayout& layout,
                   const ir::Dims& whole, const ir::Dims& offset, int bytes, int but_axis = -1);
 };
-/// Bytes from one element to the next along `axis`.
+/// Returns the number of bytes from one element to the next along `axis`.
 std::int64_t linear_stride(const ir::Dims& whole, int axis, int bytes);
-/// Index of each register's element along `dim`, even if thread bits and register bits overlap.
+/// Returns the index of each register's element along `dim`, even if thread bits and register bits
+/// overlap.
 ir::Value index_along(Lowering& l, const ir::LinearLayout& layout, int dim);
 
 /// Converts registers for memory: i1 becomes a byte, a pointer becomes its bits.

@@ -233,7 +233,8 @@ void Lowering::lower_elementwise(OpId op) {
   set(d.results[0], to[made].results[0]);
 }
 
-/// A thread's registers differ by constants: one fma per register, plus one for the thread's start.
+/// Lowers a ramp to one fma per register, plus one for the thread's first value: the indices of a
+/// thread's registers differ by constants.
 Value Lowering::lower_ramp(Type type, const Ramp& ramp) {
   const IndexParts parts = index_parts(layout_of(type), 0);
   const Value step = get(ramp.step), first = get(ramp.first);
@@ -242,7 +243,7 @@ Value Lowering::lower_ramp(Type type, const Ramp& ramp) {
   return b.op(Opcode::Fma, {constants(type.dtype(), parts.constant), step, begin});
 }
 
-/// Constants, yields, pins, roles and expert ops: the same op on lowered values.
+/// Lowers constants, yields, pins, roles and expert ops to the same op on lowered values.
 void Lowering::lower_other_structure(OpId op) {
   const OpData& d = from[op];
   std::vector<Value> operands;
@@ -261,7 +262,8 @@ void Lowering::lower_other_structure(OpId op) {
 
 namespace {
 
-/// Loops carry 16-bit registers in pairs; otherwise each iteration would unpack and pack them.
+/// Returns the type in which a loop carries registers: 16-bit registers are carried in pairs,
+/// because each iteration would otherwise unpack and pack them.
 Type carried_type(Type t) {
   const bool halves = t.is_vec() && !t.is_pointer() && size_bits(t.dtype()) == 16;
   return halves && t.count() % 2 == 0 ? Type::vec({DType::i32, false}, t.count() / 2) : t;

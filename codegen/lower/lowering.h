@@ -19,7 +19,7 @@
 
 namespace tegula::codegen {
 
-/// The host values of a view, as simt parameters made on first use.
+/// The pointer, extents and strides of a view, as simt values that are created on first use.
 struct ViewParts {
   ir::Value pointer;
   std::vector<ir::Value> dims, strides;
@@ -45,9 +45,9 @@ class Lowering {
   ir::Value get(ir::Value machine_value) const { return map_.at(machine_value); }
   void set(ir::Value machine_value, ir::Value simt_value) { map_[machine_value] = simt_value; }
   ir::Type type(ir::Value simt_value) const { return to.type(simt_value); }
-  /// Type of the registers that a thread holds of a tile; scalars stay scalars.
+  /// Returns the type of the registers that a thread holds of a tile; scalars stay scalars.
   static ir::Type lowered_type(ir::Type t);
-  /// 32-bit words of an A operand that a wgmma in flight reads.
+  /// Returns the 32-bit words of an A operand that a wgmma in flight reads.
   ir::Value fragments(ir::Value machine_tile) const { return fragments_.at(machine_tile); }
   void set_fragments(ir::Value machine_tile, ir::Value words) { fragments_[machine_tile] = words; }
   void lower_region(ir::RegionId machine_region);
@@ -58,39 +58,41 @@ class Lowering {
   ir::Value regs(ir::Value v, std::span<const int> indices);
   ir::Value regs(ir::Value v, std::vector<std::int64_t> indices);
   ir::Value concat(std::span<const ir::Value> parts);
-  /// A vector (even of one register) whose registers are these constants.
+  /// Returns a vector (even of one register) whose registers are these constants.
   ir::Value constants(DType dtype, std::span<const std::int64_t> values);
-  /// The same scalar in `count` registers.
+  /// Returns a vector with the scalar in each of `count` registers.
   ir::Value splat(ir::Value scalar, std::int64_t count);
   ir::Value as_vec(ir::Value v);
-  /// Elementwise AND of two predicates, either of which may be none (always true).
+  /// Returns the elementwise AND of two predicates. A null predicate is always true.
   ir::Value and_predicates(ir::Value a, ir::Value b);
 
   // ---- the thread
   ir::Value coordinate(ir::HwDim in);
   ir::Value thread_value(const ir::ThreadOffset& fn);
   IndexParts index_parts(const ir::LinearLayout& layout, int dim);
-  /// True in the threads that hold the writing replica of a replicated tile; none if no element is
-  /// replicated.
+  /// Returns a predicate: true in the threads that hold the writing replica of a replicated tile.
+  /// Returns null if no element is replicated.
   ir::Value is_replica_zero(const ir::LinearLayout& layout);
-  /// The same for replicas that repeat digits of a coordinate number.
+  /// Returns the same for the digits of one thread coordinate that do not affect the element.
   ir::Value is_replica_zero_along(const ir::LinearLayout& layout, ir::HwDim in);
   /// Returns true if all users of a smem_load are tile_slice ops: it is then emitted per slice.
   bool is_sliced_load(ir::Value machine_value);
   /// Returns the loaded tile that is lowered in chunks together with the addition that uses it,
   /// given either op; none otherwise.
   ir::Value chunked_load_add(ir::OpId op);
-  /// Warps that compute a tile together: all consumers of the CTA, or those of each warpgroup.
+  /// Returns the number of warps that compute a tile together: all consumers of the CTA, or those
+  /// of one ping-pong warpgroup.
   int warps() const { return from.info.threads / 32; }
-  /// Warpgroups that take tiles alternately (ping-pong); the code runs in one of them. 1: all warps
+  /// Returns the number of warpgroups that compute tiles alternately (ping-pong); 1 if all warps
   /// compute a tile together.
   int groups() const { return groups_; }
   ir::Value group();
-  /// True in the first thread of the warps that compute a tile together.
+  /// Returns a predicate: true in the first thread of the warps that compute a tile together.
   ir::Value is_first_thread();
-  /// True in the thread that issues TMA loads; none if only that thread runs the code.
+  /// Returns a predicate: true in the thread that issues TMA loads. Returns null if only that
+  /// thread runs the code.
   ir::Value is_producer_thread();
-  /// Positions of the carries or results that the current role needs.
+  /// Returns the positions of the carries or results that the current role needs.
   std::vector<std::size_t> kept(std::span<const ir::Value> results) const;
   /// Return true if the code runs only in the producer warps, or only in the consumer warps.
   bool is_producer() const { return role_ == Role::Producer; }
@@ -98,7 +100,7 @@ class Lowering {
 
   // ---- views
   ViewParts& view(ir::Value machine_view) { return views_.at(machine_view); }
-  /// Extent or stride in index type `dtype`: a constant if the signature fixes it.
+  /// Return the extent or stride in index type `dtype`: a constant if the signature fixes it.
   ir::Value view_dim(ir::Value machine_view, int axis, DType dtype);
   ir::Value view_stride(ir::Value machine_view, int axis, DType dtype);
   ir::Value view_pointer(ir::Value machine_view);
@@ -108,29 +110,29 @@ class Lowering {
   }
 
   // ---- shared memory
-  /// Byte address of an allocation made by the pass allocate_shared.
+  /// Returns the byte address of an allocation made by the pass allocate_shared.
   ir::Value shared_address(std::int64_t offset);
-  /// Address of the mbarrier of a channel's slot.
+  /// Returns the address of the mbarrier of a channel's slot.
   ir::Value mbarrier(ir::Value machine_channel, ir::Value machine_slot);
   ir::Value mbarrier(ir::Value machine_channel);  ///< the first slot's
-  /// Tensor map parameter for boxes of a view, created on first use; `clip` (attr map_bounds) may
-  /// shorten its extents.
+  /// Returns the tensor map parameter for boxes of a view, which is created on first use. `clip`
+  /// (attr map_bounds) may shorten its extents.
   ir::Value tensor_map(ir::Value machine_view, const ir::Ints& order, const ir::Ints& box,
                        int swizzle, const ir::Ints& clip = {});
   /// Initializes the mbarriers of channels; precedes the roles, if there are any.
   void init_channels(std::span<const ir::OpId> channel_inits);
-  /// Scratch memory of one op, reused by the next op and guarded by barriers before and after. It
-  /// may overlap allocations if none of them is live at this op.
+  /// Returns the address of scratch memory for one op. The next op reuses it, so barriers precede
+  /// and follow its use. It may overlap allocations that are not live at this op.
   ir::Value scratch(std::int64_t bytes, std::int64_t alignment);
   void barrier();
-  /// Staging buffers of TMA stores; null if there are none.
+  /// Returns the staging buffers of TMA stores, or null.
   const StoreStaging* store_staging() const { return staging_ ? &*staging_ : nullptr; }
   /// Waits for other CTAs that may still read this CTA's shared memory after a
   /// cluster_reduce_scatter; needed before it is overwritten or the CTA exits.
   void wait_for_cluster_reads();
   /// Signals that this CTA has read the others' shared memory, which stays valid until all have.
   void leave_cluster();
-  /// Barrier of all threads of the cluster that have not exited.
+  /// Emits a barrier of all threads of the cluster that have not exited.
   void cluster_barrier();
 
  private:
@@ -141,7 +143,8 @@ class Lowering {
   void lower_roles();
   void lower_role(Role role, ir::OpId roles);
   void prefetch_maps(ir::RegionId copies);
-  /// Slice of the kernel that the role runs; null if it runs all but the ops of other roles.
+  /// Returns the slice of the kernel that the role runs; null if it runs all but the ops of other
+  /// roles.
   const ProducerSlice* slice() const;
   void find_groups();
   void warpgroup_barrier();

@@ -18,7 +18,7 @@ using namespace ir;
 
 namespace {
 
-/// Registers in the order of the vectors, and the inverse permutation.
+/// Return the registers in the order of the vectors, and the inverse permutation.
 std::vector<int> flattened(const std::vector<Vector>& vectors) {
   std::vector<int> order;
   for (const Vector& v : vectors) order.insert(order.end(), v.registers.begin(), v.registers.end());
@@ -84,8 +84,8 @@ void store_or_combine(Lowering& l, const OpData& store, const std::vector<Value>
   emit_reduction(l, operands, store.attrs.s(AttrName::kind), width);
 }
 
-/// Elements that one instruction can add, at most 16 bytes: `red.add.v4.f32`, `red.add.noftz.v8` of
-/// f16 and bf16, on GPUs with TMA (PTX ISA, "red": vectors need sm_90). 1 if there are no vectors.
+/// Returns the number of elements that one instruction can add: up to 16 bytes on GPUs with TMA,
+/// e.g. `red.add.v4.f32` (PTX ISA, "red": vectors need sm_90); 1 without vector instructions.
 std::size_t longest_reduction(const Lowering& l, const OpData& store, DType dtype) {
   const bool is_vector_type = dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
   const bool has_vectors =
@@ -93,8 +93,8 @@ std::size_t longest_reduction(const Lowering& l, const OpData& store, DType dtyp
   return has_vectors ? 16 / static_cast<std::size_t>(size_bytes(dtype)) : 1;
 }
 
-/// Registers to combine in runs of `run` neighbors, one instruction per run. Each element still has
-/// an address.
+/// Registers to combine in runs of `run` adjacent elements, one instruction per run. Addresses are
+/// computed for all elements, although only the first one of a run is used.
 struct CombinedElements {
   std::vector<Vector> elements;
   std::int64_t run = 1;
@@ -188,7 +188,7 @@ void lower_MakeView(Lowering& l, OpId op) {
 }
 namespace {
 
-/// Traps if an assumption does not hold; the simulator reports the trap.
+/// Emits a trap for an assumption that does not hold; the simulator reports it.
 void check(Lowering& l, Value holds, std::span<const Value> compared, const AttrList& attrs) {
   const OpId check = l.b.make_if(l.b.op(Opcode::Not, {holds}), std::span<const Type>());
   const RegionId outer = l.b.region();
@@ -201,8 +201,8 @@ void check(Lowering& l, Value holds, std::span<const Value> compared, const Attr
   l.b.at_end(outer);
 }
 
-/// Returns the comparison that an assumption states; none if it is another op, or if its operands
-/// are pointers or tiles in another layout than the result.
+/// Returns the comparison that an assumption states; null if the assumption is not a comparison, or
+/// if its operands are pointers, or tiles whose layout differs from the result's.
 OpId comparison_of(const Kernel& k, Value fact) {
   const OpId def = k[fact].def;
   // The fact of a tile is or-ed with "the element is absent". That operand was created later, so
@@ -219,7 +219,8 @@ OpId comparison_of(const Kernel& k, Value fact) {
 
 }  // namespace
 
-/// A fact for the analyses. Only the simulator checks it, for each thread's elements.
+/// Emits checks only for the simulator, one for each thread's elements: otherwise an assumption
+/// serves only the analyses.
 void lower_Assume(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   if (!l.context.keep_checks || l.is_producer()) return;

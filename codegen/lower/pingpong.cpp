@@ -58,7 +58,8 @@ void Lowering::warpgroup_barrier() {
            {{AttrName::count, from.info.threads}});
 }
 
-/// All groups get the scratch size of the op that needs the most, which is known at the end.
+/// Returns the address of this group's scratch memory. Each group gets the size that the largest op
+/// needs, which is known only at the end: settle_group_scratch() sets the stride.
 Value Lowering::group_scratch(std::int64_t bytes) {
   group_scratch_bytes_ = std::max(group_scratch_bytes_, round_up(bytes, kScratchAlignment));
   const std::int64_t first = round_up(scratch_offset_, kScratchAlignment);
@@ -76,7 +77,8 @@ void Lowering::settle_group_scratch() {
 // (FlashAttention-3, section 3.1; PTX ISA, "bar": an arriving thread does not wait)
 namespace {
 
-/// Number of groups that have one tile each, or of warpgroups that share one tile.
+/// Returns the number of ping-pong groups, each with its own tile, or of warpgroups that share one
+/// tile.
 int order_participants(const Lowering& l) {
   return l.groups() > 1 ? l.groups() : l.warps() / kWarpgroupWarps;
 }
@@ -106,7 +108,7 @@ void lower_OrderInit(Lowering& l, OpId) {
 void lower_OrderDrain(Lowering& l, OpId) {
   order_barrier_by(l, l.b.i32(0), Opcode::BarSync, l.b.i32(0));
 }
-// A single warpgroup never waits.
+/// Emits nothing for a single warpgroup, which never waits.
 void lower_OrderWait(Lowering& l, OpId) {
   if (order_participants(l) > 1) order_barrier(l, Opcode::BarSync, order_index(l));
 }
@@ -118,7 +120,8 @@ void lower_OrderArrive(Lowering& l, OpId) {
 }
 
 // ---- tiles
-/// Runs the tile if it is this warpgroup's; else yields the carries for the next tile.
+/// Lowers an iteration of the tile loop to a branch: a warpgroup computes its own tiles, and for
+/// the others only computes the carries of the next iteration.
 void Lowering::lower_own_tile(OpId tiles, Value number) {
   const RegionId body = from[tiles].regions[0];
   const Value mine = b.cmp("eq", b.op(Opcode::And, {number, b.i32(groups_ - 1)}), group());

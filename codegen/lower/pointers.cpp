@@ -45,18 +45,18 @@ Value is_element(Lowering& l, const LinearLayout& layout) {
 
 namespace {
 
-/// Predicate that restricts an access to elements, and to those whose mask, if any, is true.
+/// Returns the predicate that excludes padding and elements whose mask is false, or null.
 Value mask_of(Lowering& l, const OpData& d, std::size_t mask) {
   const Value given = d.operands.size() > mask ? l.get(d.operands[mask]) : Value();
   const Type tile = l.from.type(d.operands[0]);
   const Value element = tile.is_tile() ? is_element(l, layout_of(tile)) : Value();
   if (!given || !element) return given ? given : element;
-  // The mask of padding is ignored: one that came through shared memory was never written.
+  // Ignores the mask of padding: if the mask came through shared memory, it is undefined there.
   return l.b.select(element, given, l.b.constant(Type::scalar(DType::i1), std::int64_t{0}));
 }
 
-/// Registers that one access of at most 16 bytes may cover, as attr align guarantees: that number
-/// of neighbors along the axis is in consecutive registers.
+/// Returns the number of registers that one access of at most 16 bytes may cover: attr align
+/// guarantees the alignment, and the registers must hold adjacent elements along the axis.
 int registers_of_access(const Lowering& l, const OpData& d, DType dtype) {
   const Type tile = l.from.type(d.operands[0]);
   if (!tile.is_tile() || !d.attrs.find(AttrName::align)) return 1;
@@ -81,7 +81,8 @@ Value leaders(Lowering& l, Value v, int width) {
   return l.regs(v, registers);
 }
 
-/// For each access of `width` registers: true if the mask has all of its elements.
+/// Returns a predicate for each access of `width` registers: true if the mask is true for all of
+/// them.
 Value all_of_access(Lowering& l, Value mask, int width) {
   Value all;
   for (std::int64_t i = 0; i < width; ++i) {
@@ -92,15 +93,15 @@ Value all_of_access(Lowering& l, Value mask, int width) {
   return all;
 }
 
-/// Masked elements whose access is not complete.
+/// Returns the mask without the accesses that `all` covers completely.
 Value rest_of_mask(Lowering& l, Value mask, Value all, int width) {
   std::vector<std::int64_t> registers;
   for (std::int64_t r = 0; r < l.type(mask).count(); ++r) registers.push_back(r / width);
   return l.b.op(Opcode::And, {mask, l.b.op(Opcode::Not, {l.regs(all, registers)})});
 }
 
-/// Loads `width` registers per access. Incomplete accesses load their elements one by one, unless
-/// the mask always has all or none of an access.
+/// Loads `width` registers per access. Partly masked accesses load their elements one by one,
+/// unless the mask is known to be equal within each access.
 Value load_runs(Lowering& l, const OpData& d, int width, Type result) {
   const Value pointers = l.get(d.operands[0]), mask = mask_of(l, d, 1);
   const auto emit = [&](std::vector<Value> operands, int elements) {
@@ -118,7 +119,8 @@ Value load_runs(Lowering& l, const OpData& d, int width, Type result) {
   return is_whole ? wide : emit({pointers, rest_of_mask(l, each, all, width), wide}, 1);
 }
 
-/// True in the thread, or in the replica of a replicated tile, that performs the effect.
+/// Returns a predicate: true in the thread, or in the replica of a replicated tile, that performs
+/// the effect.
 Value is_first(Lowering& l, Type tile) {
   return tile.is_tile() ? l.is_replica_zero(layout_of(tile)) : l.is_first_thread();
 }
@@ -155,7 +157,7 @@ void emit_store(Lowering& l, OpId op, AttrList attrs) {
 
 namespace {
 
-/// Stores `width` registers per access where the mask has all of them, else one by one.
+/// Stores `width` registers per access where the mask is true for all of them, else one by one.
 void store_runs(Lowering& l, const OpData& d, int width) {
   const Value pointers = l.get(d.operands[0]), values = like(l, l.get(d.operands[1]), pointers);
   const auto emit = [&](std::vector<Value> operands, int elements) {
@@ -195,7 +197,8 @@ struct FirstReplicas {
   std::vector<int> registers, place;
 };
 
-/// Padding of the tile has an address, too.
+/// Passes the old values from the first replicas to the others through shared memory, which also
+/// has room for padding.
 Value broadcast_to_replicas(Lowering& l, Type tile, Value old) {
   const ir::Dims shape = layout_of(tile).cover();
   ir::Dims order;
@@ -287,8 +290,8 @@ void lower_AtomicStore(Lowering& l, OpId op) {
   emit_store(l, op, std::move(attrs));
 }
 
-/// The first thread polls; a barrier that the pass memory_order has placed after the op holds the
-/// others.
+/// Emits a loop in which the first thread polls. The other threads wait at the barrier that the
+/// pass memory_order placed after the op.
 void lower_WaitUntil(Lowering& l, OpId op) {
   constexpr std::int64_t kPause = 40;  // nanoseconds
   const OpData& d = l.from[op];

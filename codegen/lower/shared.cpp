@@ -129,7 +129,7 @@ Value kept_inside(Lowering& l, Value addresses, Value base, std::int64_t last) {
   return l.b.add(origin, offset);
 }
 
-/// `opcode` is the load op for vector routes; matrix routes use ldmatrix.
+/// Emits the loads of a route: `opcode` for vectors, ldmatrix for matrices.
 Value load_by(Lowering& l, const Route& r, Value base, const SharedLayout& shared,
               const LinearLayout& dist, Elem elem, Opcode opcode, std::vector<int> wanted,
               Value more_flips) {

@@ -83,7 +83,7 @@ class Network {
     return out;
   }
 
-  /// True if the thread's lane or warp number has the bit set.
+  /// Returns a predicate: true if the thread's lane or warp number has the bit set.
   Value thread_bit(const Place& p) {
     Value& known = thread_bits_[{p.in, p.bit}];
     if (!known)
@@ -91,14 +91,14 @@ class Network {
                        l_.b.i32(0));
     return known;
   }
-  /// Exclusive or of two conditions; none means always false.
+  /// Returns the exclusive or of two conditions. A null condition is always false.
   Value either(Value a, Value b) {
     if (!a || !b) return a ? a : b;
     return l_.b.op(Opcode::Xor, {a, b});
   }
 
   bool is_register(int bit) const { return bit < bits_ && place(bit).in == HwDim::Register; }
-  /// True in threads that sort in reverse because of a lane or warp bit.
+  /// Returns a predicate: true in threads that sort in reverse because of a lane or warp bit.
   Value backwards_in_thread(int bit) {
     return bit < bits_ && !is_register(bit) ? thread_bit(place(bit)) : Value();
   }
@@ -117,7 +117,7 @@ class Network {
     keys_ = choose(either(key_.less(other, keys_), keeps_worse), other, keys_);
   }
 
-  /// Registers of each pair, which differ in the index bit, in the order required by the sort.
+  /// Pairs of registers whose indices differ in one bit, in the order required by the sort.
   struct Pairs {
     std::vector<std::int64_t> first, second;
   };
@@ -186,7 +186,7 @@ class Network {
     return out;
   }
 
-  /// Scratch memory laid out [register][thread].
+  /// Exchanges registers between warps through scratch memory with layout [register][thread].
   Value through_shared(Value v, int warps_apart) {
     const Type type = l_.type(v);
     const std::int64_t bytes = size_bytes(type.dtype()), threads = 32 * std::int64_t{l_.warps()};
@@ -244,8 +244,8 @@ Tuple own_elements(Lowering& l, Tuple keys, int axis, const LinearLayout& all,
   return out;
 }
 
-/// Returns true if threads may have exchanged values through shared memory before the op. They have
-/// not if it is at the top level and only loads and elementwise ops precede it.
+/// Returns true if threads may have exchanged values through shared memory before the op: unless it
+/// is at the top level and only ops that never exchange values precede it.
 bool is_behind_exchanges(const Kernel& k, OpId op) {
   using enum Opcode;
   constexpr std::array kOwn{
@@ -272,7 +272,7 @@ void lower_Sort(Lowering& l, OpId op) {
   SortKey key(l, type.dtype(), is_descending, word);
   const Value given = d.operands.size() > 1 ? l.get(d.operands[1]) : Value();
   const Value inside = inside_along(l, layout, axis), index = index_along(l, layout, axis);
-  // Padding counts as absent: a flag of it that came through shared memory was never written.
+  // Treats padding as absent: if its flag came through shared memory, the flag is undefined.
   const Value present =
       inside && given
           ? l.b.select(inside, given, l.b.constant(Type::scalar(DType::i1), std::int64_t{0}))

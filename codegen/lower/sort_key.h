@@ -17,7 +17,7 @@ class SortKey {
   Tuple encode(ir::Value registers, ir::Value index, ir::Value present);
   /// Returns values and indices; 0 and 0 for absent elements if the key has an index.
   Tuple decode(const Tuple& key);
-  /// True where the first key precedes the second.
+  /// Returns a predicate: true where the first key precedes the second.
   ir::Value less(const Tuple& a, const Tuple& b);
   bool is_word() const { return word_ != ir::SortWord::None; }
 

@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::int64_t kWordBytes = 8;
 
-/// Address of the first word of the slot.
+/// Returns the address of the first word of the slot.
 Value words_of(Lowering& l, const OpData& d) {
   const OpId alloc = l.from[d.operands[0]].def;
   const std::int64_t bytes = l.from.type(d.operands[0]).shape()[1] * kWordBytes;

@@ -6,8 +6,8 @@
 
 namespace tegula::codegen {
 
-/// View dimensions, innermost first: the contiguous one (tile dimension `fast`), the tile's others,
-/// the rest.
+/// Returns the view dimensions, innermost first: the contiguous one (tile dimension `fast`), the
+/// tile's others, then the rest.
 ir::Ints map_order(std::span<const std::int64_t> axes, std::int64_t view_rank, int fast);
 
 /// Lowers a store_view with attr tma, or a reduction if it combines, through the buffer that

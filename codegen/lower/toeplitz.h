@@ -19,9 +19,9 @@ inline constexpr int kLanes = 32;
 /// Diagonals (column - row) of the elements that one warp holds in a layout: `count` of them,
 /// starting at the warp's offset plus `first`.
 struct WarpToeplitz {
-  /// None unless each index is a sum of lane, warp and register offsets.
+  /// Returns nothing unless each index is a sum of lane, warp and register offsets.
   static std::optional<WarpToeplitz> of(const ir::LinearLayout& layout);
-  /// Diagonals that a lane computes, including those beyond the last one.
+  /// Returns the number of diagonals that a lane computes, including those beyond the last one.
   std::int64_t registers() const { return (count + kLanes - 1) / kLanes; }
 
   /// Returns true if a shuffle can supply each register: every lane holds one of its diagonals.
@@ -34,7 +34,7 @@ struct WarpToeplitz {
   std::int64_t lane_first = 0, lane_count = 0;
 };
 
-/// Finds the values of a kernel in machine form for which the exchange pays.
+/// Finds the values of a kernel in machine form for which the exchange is profitable.
 class ToeplitzTiles {
  public:
   /// `has_memory`: exchange through shared memory; otherwise by shuffles.
@@ -44,7 +44,7 @@ class ToeplitzTiles {
   const WarpToeplitz* at(ir::OpId op) const;
   /// Returns true if the op is computed only as part of such a result.
   bool is_within(ir::OpId op) const { return within_.contains(op); }
-  /// Bytes of shared memory that a warp needs; 0 if it has no such values.
+  /// Returns the bytes of shared memory that a warp needs; 0 if it has no such values.
   std::int64_t bytes_per_warp() const;
   bool has_memory() const { return has_memory_; }
 

@@ -31,7 +31,7 @@ class PackedTopk {
   /// whole runs, no row spans two warps, and a word has enough bits for the index.
   static bool is_possible(const ir::LinearLayout& layout, int axis, std::int64_t count);
 
-  /// Numbers and indices of the best, in the registers of the result; 0 and 0 for absent elements.
+  /// Returns the best numbers and their indices in the result's layout; 0 and 0 if absent.
   /// `present`: a predicate for each register; none: all are present.
   Tuple run(ir::Value numbers, ir::Value index, ir::Value present);
 
@@ -44,13 +44,13 @@ class PackedTopk {
   std::int64_t registers() const { return static_cast<std::int64_t>(order_.size()); }
   std::int64_t per_row() const { return registers() / rows(); }
   std::int64_t rows() const { return static_cast<std::int64_t>(row_index_.size()); }
-  /// Words of a row's best that a lane holds at the end.
+  /// Returns the number of words of a row's best that a lane holds at the end.
   std::int64_t held() const { return kept_ >> split_lanes_; }
 
   ir::Value number(std::uint64_t v);
   ir::Value bits_of(ir::Value v, DType dtype);
   ir::Value expanded(ir::Value of_rows, std::int64_t each);
-  /// Selects `count` of each row's `each` registers, starting at `first`.
+  /// Selects `count` of each row's `each` registers, beginning with number `first`.
   ir::Value part_of_rows(ir::Value v, std::int64_t each, std::int64_t first, std::int64_t count);
   template <class F>
   Tuple fold_rows(Tuple of_registers, const F& f);

@@ -20,7 +20,7 @@ Asm pure(Reg result, std::initializer_list<Reg> inputs) {
 
 bool is_narrow(DType d) { return size_bits(d) < 32; }
 bool is_f8(DType d) { return d == DType::f8e4m3 || d == DType::f8e5m2; }
-/// Integers of 8 and 16 bits: f32 represents all of them exactly.
+/// Returns true for integers of 8 and 16 bits, which f32 represents exactly.
 bool is_small_int(DType d) { return is_integer(d) && is_narrow(d); }
 
 struct Unary {
@@ -64,7 +64,8 @@ std::string odd_to_f32(DType from) {
       t, reg, from == DType::f64 ? "" : "rzi.", from == DType::f64 ? "equ" : "eq");
 }
 
-/// Statements that set `w` (f32) from #1. `exact` types fit f32; the others are rounded to odd.
+/// Returns statements that set `w` (f32) from #1: exactly, or rounded to odd where f32 is too
+/// narrow.
 std::string to_f32(DType from) {
   if (from == DType::f32) return "mov.f32 w, #1;\n";
   if (from == DType::bf16) return ".reg .b16 zero;\nmov.b16 zero, 0;\nmov.b32 w, {zero, #1};\n";
@@ -107,7 +108,8 @@ std::string wide_float(DType from, DType to, bool to_zero) {
   return via_f32(from, "cvt.f64.f32 #0, w;");
 }
 
-/// Truncates and saturates; the hardware converts NaN to 0 only from f32 to 32 bits.
+/// Returns a conversion that truncates, saturates, and converts NaN to 0: the hardware does that
+/// for NaN only from f32 to 32 bits.
 std::string to_int(DType from, DType to) {
   const bool wide = size_bits(to) == 64;
   const std::string_view source = from == DType::f64 ? "f64" : "f32";

@@ -9,8 +9,8 @@ namespace {
 
 using ir::AttrName;
 
-/// Descriptors of L2 eviction priorities, as created by `createpolicy.fractional` with fraction 1;
-/// empty for none.
+/// Returns the descriptor of an L2 eviction priority, as `createpolicy.fractional` creates it for
+/// fraction 1; "" for none.
 std::string_view l2_policy(std::string_view evict) {
   if (evict == "first") return "0x12F0000000000000";
   if (evict == "last") return "0x14F0000000000000";
@@ -27,7 +27,7 @@ std::string registers(const Access& a, int first) {
   return a.units() == 1 ? fmt::format("#{}", first) : braces(first, a.units());
 }
 
-/// The instruction with its L2 policy, if any, in a separate register.
+/// Returns the instruction with its L2 policy, if any, in a register as its last operand.
 std::string with_policy(std::string_view policy, const std::string& instruction) {
   if (policy.empty()) return instruction + ";";
   return fmt::format("{{\n.reg .b64 policy;\nmov.b64 policy, {};\n{}, policy;\n}}", policy,
@@ -38,7 +38,7 @@ std::string order(std::string_view sem, std::string_view scope) {
   return fmt::format(".{}.{}", sem.empty() ? "relaxed" : sem, scope.empty() ? "gpu" : scope);
 }
 
-/// ".cs.L1::no_allocate.L2::cache_hint", as requested by the attributes.
+/// Returns the modifiers that the attributes request, e.g. ".global.cs.L2::cache_hint".
 std::string modifiers(const Access& a) {
   if (a.space == Space::Shared) return ".shared";
   if (a.space == Space::Cluster) return ".shared::cluster";
@@ -59,8 +59,8 @@ std::string predicate_prefix(bool predicated, int operand) {
 
 Reg address_reg(Space s) { return s == Space::Global ? Reg::b64 : Reg::b32; }
 
-/// Operation and type of an atomic instruction; "" if the target has none. Not every target adds
-/// bf16. Integer min and max order floats correctly except NaN, which would win.
+/// Returns the operation and type of an atomic instruction; "" if the target has none. Not every
+/// target adds bf16. Floats have no min and max: integer min and max would order NaN wrongly.
 std::string atomic_operation(std::string_view kind, DType d, const ir::TargetRow& target) {
   const int bits = size_bits(d);
   if (is_float(d)) {
