@@ -170,18 +170,18 @@ class Cta {
   GlobalLock global_lock() { return GlobalLock(global().shadow().mutex(), std::defer_lock); }
   void touch_global(Warp& w, const Instr& i, GlobalLock& lock, std::uint64_t address,
                     std::uint64_t bytes, int lane, GlobalUse use);
-  /// For an access by an engine.
+  /// The same for an access by an asynchronous engine.
   void touch_global(Warp& w, const Instr& i, Agent agent, Tick tick, std::uint64_t address,
                     std::uint64_t bytes, GlobalUse use);
-  /// Memory order of an atomic, after and before its access, for lanes at one address.
+  /// Apply the memory order of an atomic: release before its access, acquire after it.
   void release_global(Warp& w, LaneMask lanes, std::uint64_t address, std::string_view scope);
   void acquire_global(Warp& w, std::uint64_t address, std::string_view scope);
 
-  /// Returns the CTA whose memory an address of map_shared names, and sets the address there; null
-  /// (and reported) if there is none, or if it has finished. The memory must stay valid until that
-  /// CTA knows of this warp's access.
+  /// Returns the CTA to whose memory an address of map_shared points, and sets `address` to the
+  /// address in that CTA. Reports an access to a missing or finished CTA and returns null. Records
+  /// the access, which must be ordered before that CTA's exit.
   Cta* map_cluster_address(Warp& w, const Instr& i, std::uint32_t& address, int lane);
-  /// The same for a read, which is also checked.
+  /// Returns the same for a read, after checking the read; null if it must be skipped.
   Cta* cluster_read(Warp& w, const Instr& i, std::uint32_t& address, std::uint32_t bytes, int lane);
 
   /// Starts a new tick for the warp: later accesses are not covered by earlier releases.
@@ -225,7 +225,7 @@ class Cta {
   std::string global_side(const GlobalRecord& r, GlobalUse use) const;
   std::string last_change(std::uint64_t address);
   std::uint32_t home() const;
-  /// Knowledge that a release by these lanes passes on, at this scope.
+  /// Returns the clocks that a release by these lanes publishes at this scope.
   Foreign given_away(Warp& w, LaneMask lanes, std::string_view scope);
   void learn(Warp& w, const Foreign& what, std::string_view scope);
   void bind_arguments();

@@ -23,10 +23,10 @@ struct Box {
   const TensorArg* tensor = nullptr;
   std::vector<Dim> dims;
   const std::byte* first = nullptr;  ///< address of index 0 of the tile, even if absent
-  /// True if the offset along a dimension that the tile does not run along is out of bounds, so
-  /// that every element is outside.
+  /// True if every element is outside, because the offset is out of bounds in a view dimension that
+  /// no tile dimension covers.
   bool is_outside = false;
-  std::size_t gathered = kNone;  ///< dimension of the tile that has places instead of a step
+  std::size_t gathered = kNone;  ///< tile dimension with `places` instead of a step
   std::vector<Place> places;
 
   static constexpr std::size_t kNone = SIZE_MAX;

@@ -21,7 +21,7 @@ void join_states(Program& p, const OpData& d, TileValue& out) {
   }
 }
 
-/// `and` with a 0 and `or` with a true have a value for any other operand.
+/// Joins the states of `and` and `or`: 0 and x, and true or x, are defined for any x.
 void join_logic_states(Program& p, OpId id, TileValue& out) {
   const OpData& d = p.op(id);
   join_states(p, d, out);
@@ -47,7 +47,7 @@ std::vector<std::uint8_t> all_states(Program& p, Value v, std::size_t count) {
   return out;
 }
 
-/// A uniform condition selects one side unchanged.
+/// Joins the states of a select with a uniform condition, which selects one side unchanged.
 void take_side(const TileValue& condition, const TileValue& side, TileValue& out) {
   out.join_edges(side.edges);
   if (!out.origin) out.origin = side.origin;
@@ -57,8 +57,8 @@ void take_side(const TileValue& condition, const TileValue& side, TileValue& out
   for (std::size_t i = 0; i < out.states.size(); ++i) out.states[i] |= side.state(i);
 }
 
-/// An element is present if the condition and the selected side are present there; the other side
-/// may be absent or poison. Coordinates that both sides lack stay edges.
+/// Joins the states of a select. An element is present if the condition and the selected side are;
+/// the other side may be absent or poison. Edges of both sides stay edges.
 void join_select_states(Program& p, OpId id, TileValue& out) {
   const OpData& d = p.op(id);
   const TileValue &condition = p.value(d.operands[0]), &yes = p.value(d.operands[1]),

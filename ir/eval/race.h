@@ -30,8 +30,8 @@ class Touch {
   std::uint64_t word_ = 0;
 };
 
-/// The last accesses to one element. There are two readers and two atomics, so that a later access
-/// differs from one of them in its program.
+/// The last accesses to one element. Stores two readers and two atomics of different programs, so
+/// that at least one of each is of another program than a later access.
 struct Shadow {
   std::uint64_t writer, reader, other_reader, atomic, other_atomic;
 };

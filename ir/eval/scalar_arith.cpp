@@ -87,8 +87,9 @@ Predicate predicate_of(std::string_view name) {
 template <class T>
 inline constexpr int kWidth = std::is_same_v<T, bool> ? 1 : static_cast<int>(sizeof(T)) * 8;
 
-/// Matches the hardware fma, which rounds once. In double the product is exact, and the rounding of
-/// the sum is far below the last bit of an f16, so a second rounding has no effect.
+/// Computes fma of f16 with the result of the hardware, which rounds once. In double the product is
+/// exact, and the rounding of the sum is far below the last bit of an f16, so that a second
+/// rounding has no effect.
 void fma_of_halves(const ElementwiseCall& c) {
   map_cells<3>(
       c, [](Cell a, Cell b, Cell d) { return float_cell(rounded<f16>(std::fma(a.f, b.f, d.f))); });

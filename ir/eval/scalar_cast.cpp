@@ -67,7 +67,8 @@ Cell int_from_int(Wide v, CastMode mode) {
       std::clamp<Wide>(v, std::numeric_limits<T>::min(), std::numeric_limits<T>::max())));
 }
 
-/// Conversion of a 64-bit integer to f64 is the only one for which sticky_double is wrong.
+/// Converts an integer to a float type. f64 is separate, because sticky_double is exact only for
+/// types of at most 24 bits.
 template <Element T>
 Cell float_from_int(Wide v, CastMode mode) {
   if constexpr (std::is_same_v<T, f64>) {

@@ -106,8 +106,8 @@ std::pair<std::int64_t, std::int64_t> reach_of(const Box& box) {
   return {low, high};
 }
 
-/// Reports a made view whose address or strides do not have the promised alignment, and a box that
-/// is not in the memory of any argument; the box then counts as outside.
+/// Reports a view of make_view whose address or strides lack the promised alignment, and a box that
+/// is not in the memory of any argument; such a box is treated as outside.
 void check_made(Program& p, OpId id, const MadeView& view, Type type, Box& box) {
   const ViewFacts& facts = type.view_facts();
   const std::string_view mnemonic = info(p.op(id).opcode).mnemonic;
@@ -372,7 +372,7 @@ void eval_AtomicView(Program& p, OpId id) {
   const Box box = make_box(p, id, 0, 2, p.operand_type(id, 1).shape());
   // A place outside the view has no old value and yields 0, as a gather does.
   if (!box.places.empty()) std::ranges::fill(out.cells, Cell{.i = 0});
-  // Coordinates that the value or the view lacks are also absent in the result.
+  // Elements that are absent in the value or outside the view are also absent in the result.
   const TileValue& value = p.operand(id, 1);
   if (!box.is_inside()) mark_edges(box, out);
   out.join_edges(value.edges);

@@ -1,12 +1,12 @@
-// Takes mainloops out of branches of the kernel's body, so that their copies can run ahead: the
-// branch's condition becomes a bound of their trip counts.
+// Hoists mainloops out of branches of the kernel's body, so that their copies can run ahead. The
+// branch's condition then selects the end of the loop.
 //
 // Before:  if c { a = load_view ..; s = for lo, hi { .. dot .. }; store_view ..; effects }
 // After:   a = load_view ..; s = for lo, select c, hi, lo { .. dot .. } [predicated]
 //          if c { store_view ..; effects }
 // Loads of boxes of In views and pure ops that a mainloop needs are computed whether the condition
-// holds or not; everything else stays in a branch. A store of a tile that is cropped to nothing
-// unless the condition holds (a tile of a ragged segment, first < end) needs no branch.
+// holds or not; everything else stays in a branch. A store does not need the branch if its tile is
+// cropped to nothing unless the condition, first < end, holds, as in ragged segments.
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
@@ -71,7 +71,7 @@ class BranchOfMainloops {
     return is_pure(op) && !may_divide_by_zero(op);
   }
 
-  /// Returns true for a store of nothing if the condition, first < end, does not hold.
+  /// Returns true for a store that is cropped to nothing unless the condition, first < end, holds.
   bool is_dropped_store(OpId op) const {
     const OpData& d = k_[op];
     if (d.opcode != Opcode::StoreView) return false;
@@ -93,7 +93,7 @@ class BranchOfMainloops {
     return found;
   }
 
-  /// Takes the op out of the branch, with the ops that it needs and that may be executed
+  /// Hoists the op, and the ops that it needs, out of the branch if they may be executed
   /// unconditionally.
   void take_out(OpId op) {
     if (!is_own(op) || (!is_free(op) && !is_mainloop(k_, op) && !is_dropped_store(op)) ||

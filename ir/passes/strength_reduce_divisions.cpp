@@ -122,7 +122,7 @@ class StrengthReduceDivisions {
   }
 
   /// Returns true if the value is computed before the loop, or can be recomputed there. Divisions
-  /// can: division by 0 is poison, which does not matter without a use.
+  /// can be recomputed: a quotient by 0 is poison, which is harmless unless it is used.
   bool is_invariant(Value v, OpId loop) {
     const auto [it, is_new] = invariant_.try_emplace({v.index, loop.index}, false);
     if (is_new) it->second = k_.is_visible_from(v, loop) || can_be_in_front(v, loop);

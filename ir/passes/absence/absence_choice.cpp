@@ -145,7 +145,7 @@ void Absence::choose_elements(OpId id, Value condition, const Sides& sides, List
   all.push_back(made.bounds[0]);
 }
 
-/// Adds bounds for the coordinates that neither side has: the result lacks them, too.
+/// Adds bounds for the coordinates that are absent on both sides, and thus in the result.
 void Absence::join_edges(OpId id, const Sides& sides, List& all) {
   const auto shape = k_.type(k_[id].results[0]).shape();
   for (int dim = 0; dim < static_cast<int>(shape.size()); ++dim) {
@@ -203,8 +203,8 @@ Value Absence::visible_behind(OpId choice, RegionId from, Value v) {
   return is_bool(type.dtype()) ? made_mask(out) : out;
 }
 
-/// Returns the bound for the case that the scalar `condition` is `when`. It excludes nothing in the
-/// other case.
+/// Returns a bound that equals `bound` if the scalar `condition` is `when`, and otherwise excludes
+/// nothing.
 PresenceBound Absence::guarded(OpId choice, Value condition, bool when, PresenceBound bound,
                                RegionId from) {
   // The key is the bound followed by a marker for the side.

@@ -73,8 +73,8 @@ class Follower {
     return false;
   }
 
-  /// Returns false for a store of the same coordinates whose view ends at the bound or before: it
-  /// drops the elements itself.
+  /// Returns true if a store may write absent elements. It does not if it has the bound's offset
+  /// and its view ends at or before the limit, because it drops them itself.
   bool stores(const OpData& d, Value v, int dim) const {
     if (std::ranges::count(d.operands, v) != 1 || d.operands[1] != v) return true;
     const auto axis = d.attrs.ints(AttrName::axes)[static_cast<std::size_t>(dim)];

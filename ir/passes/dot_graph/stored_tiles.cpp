@@ -42,8 +42,9 @@ void StoredTiles::begin_step() {
   for (Tile& t : stored_) t.is_stored = t.is_published = false;
 }
 
-/// The slots of the previous iteration are free: its wgmmas have retired, and those of all
-/// warpgroups have retired if there was a barrier or if consecutive iterations use different slots.
+/// Stores the tile in a free slot. This warpgroup's wgmmas of the previous iteration have retired;
+/// those of the other warpgroups may read the only slot until a barrier. With two slots,
+/// consecutive iterations use different ones.
 void StoredTiles::store(Builder& b, Value tile, Value made) {
   const auto t = std::ranges::find(stored_, tile, &Tile::tile);
   if (t == stored_.end()) return;

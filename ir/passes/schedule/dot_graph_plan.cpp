@@ -11,9 +11,9 @@ namespace {
 
 constexpr int kMinStages = 2, kMaxStages = 4;
 
-/// Two CTAs on an SM, where both have three stages: threads that copy their operands themselves
-/// have nothing to do beside the first copies and the epilogue of a tile, and meet in each step.
-/// `beside` are bytes besides the rings.
+/// Plans two CTAs per SM if both have room for three stages. It is for kernels whose threads copy
+/// the operands: the other CTA then works during the first copies and the epilogue of a tile, and
+/// at the barrier of each step. `beside`: bytes of shared memory in addition to the rings.
 void pair_ctas(Plan& plan, const TargetRow& target, const DotNeeds& needs, std::int64_t beside,
                std::int64_t needed) {
   constexpr int kMinPairedStages = 3;
@@ -34,7 +34,7 @@ std::optional<Plan> plan_for(const Kernel& k, int num_warps) {
   plan.wgmma = plan.tma_aux_loads = true;
   plan.num_warps = plan.warps_m = num_warps;
   plan.warps_n = 1;
-  // Stores within a loop leave no room, and no time, for an exchange through shared memory.
+  // Stores in a loop have neither the space nor the time for an exchange through shared memory.
   plan.stage_stores = false;
   const auto stages_beside = [&](std::int64_t bytes) {
     const std::int64_t left = target.ring_bytes() - needs->fixed_bytes - bytes;
@@ -43,7 +43,7 @@ std::optional<Plan> plan_for(const Kernel& k, int num_warps) {
   std::int64_t beside = staged_bytes(k, plan);
   plan.tma_store = beside > 0 && stages_beside(beside) >= kMinStages;
   if (!plan.tma_store) beside = 0;
-  // A second slot of a stored tile saves a barrier, a third stage little.
+  // A second slot of a stored tile saves a barrier, which is worth more than a third stage.
   if (stages_beside(beside + needs->second_slot_bytes) >= kMinStages)
     beside += needs->second_slot_bytes;
   plan.stages = stages_beside(beside);
@@ -63,7 +63,7 @@ std::optional<DotNeeds> dot_graph_needs(const Kernel& k, int num_warps) {
   return needs && needs->can_expand && !needs->are_plain ? std::optional(*needs) : std::nullopt;
 }
 
-/// One warpgroup where 64 rows are the most there are, as long as their accumulators fit; else two.
+/// Plans one warpgroup if no tile has more than 64 rows and the accumulators fit; otherwise two.
 std::optional<Plan> dot_graph_plan(const Kernel& k, const KernelSummary& s) {
   if (!k.info.target->has_wgmma || k.info.cluster > 1) return std::nullopt;
   if (s.most_rows <= kWgmmaRows)
