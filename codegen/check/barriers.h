@@ -46,7 +46,7 @@ class Mbarriers {
   /// Visits an mbar_arrive or mbar_expect_tx.
   void arrive(SharedState& state, ir::OpId op, const ThreadContext& who);
   void wait(SharedState& state, ir::OpId op, const ThreadContext& who);
-  /// Visits the mbarrier that a TMA load names.
+  /// Visits a TMA load, which names an mbarrier.
   void name(const SharedState& state, ir::OpId op, const ThreadContext& who);
   void finish();
 
@@ -74,7 +74,7 @@ class Mbarriers {
   std::vector<Arrival> arrivals_;
 };
 
-/// Memory and mbarriers of other CTAs: accessible between the first and the last cluster barrier.
+/// Checks that other CTAs' memory is used only between the first and the last cluster barrier.
 class ClusterCheck {
  public:
   explicit ClusterCheck(Checker& c) : c_(c) {}

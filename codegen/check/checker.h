@@ -34,11 +34,12 @@ struct Checker {
   std::unordered_map<ir::Value, const ir::Param*> params;
 
   void report(sim::Detector kind, const char* what, ir::OpId op, ir::OpId other = {});
-  /// Elements of the box of a tensor map parameter; 0 if the lowering did not create the map.
+  /// Returns the elements of the box of a tensor map parameter; 0 if the lowering did not create
+  /// the map.
   std::int64_t box_elements(ir::Value map) const;
-  /// Element size that a swizzled map of the same argument declares; 0 if none does.
+  /// Returns the element size that a swizzled map of the same argument declares; 0 if none does.
   std::int64_t element_bytes(ir::Value map) const;
-  /// Bytes that a TMA op loads or stores; at least one.
+  /// Returns the bytes that a TMA op loads or stores; at least one.
   std::int64_t box_bytes(ir::Value map) const;
   /// Returns an access of `size` bytes at `address` by the threads of warpgroup `group` in
   /// `threads`.

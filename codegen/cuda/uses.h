@@ -23,9 +23,9 @@ class Uses {
   /// Returns true if `v` is not read after `op`, including later iterations. Reads by `op` itself
   /// are ignored.
   bool dies_at(ir::Value v, ir::OpId op) const;
-  /// The same, but reads inside the regions of `op` are ignored, too.
+  /// Returns the same, but also ignores reads inside the regions of `op`.
   bool dies_inside(ir::Value v, ir::OpId op) const;
-  /// Number of times that `v` is an operand of `op` itself.
+  /// Returns the number of times that `v` is an operand of `op` itself.
   int count_in(ir::Value v, ir::OpId op) const;
 
  private:
@@ -39,7 +39,7 @@ class Uses {
   bool is_live_after(ir::Value v, ir::OpId op, std::uint32_t end) const;
   bool is_inside(ir::Value v, ir::OpId owner) const;
   bool are_exclusive(ir::OpId a, ir::OpId b) const;
-  /// The op at which a read takes place: an inlined op reads where its user does.
+  /// Returns the op at which a read takes place: an inlined op reads where its user does.
   ir::OpId effective(ir::OpId user) const;
   ir::OpId owner_of(ir::OpId op) const;
 

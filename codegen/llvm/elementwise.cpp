@@ -52,7 +52,7 @@ bool is_half_arithmetic(const ir::Kernel& k, const ir::OpData& op) {
   return !elem.pointer && !ptx::half_arithmetic(ir::info(op.opcode).mnemonic, elem.dtype).empty();
 }
 
-/// Operands that are not packed are scalars, which are duplicated to both halves.
+/// Emits 16-bit float arithmetic on packed words. Scalar operands are duplicated to both halves.
 void emit_half_arithmetic(Emitter& e, ir::OpId id) {
   const ir::OpData& op = e.op(id);
   const ir::Value result = e.result(id);
@@ -102,7 +102,7 @@ Value* f16_to_f32(Emitter& e, Value* half) {
 Words f8_to_f32(Emitter& e, const std::vector<ElementRef>& refs, DType from) {
   Words out;
   for (std::size_t i = 0; i < refs.size(); ++i) {
-    // Two neighbors in one 32-bit word are unpacked together.
+    // Adjacent elements in one 32-bit word are unpacked together.
     const bool pair = refs[i].word->getType()->isIntegerTy(32);
     Value* two = pair ? e.b.CreateTrunc(
                             e.b.CreateLShr(refs[i].word, 8u * static_cast<unsigned>(refs[i].part)),

@@ -63,7 +63,7 @@ class Emitter {
   Words yielded(ir::RegionId region);
 
   // ---- registers
-  /// The LLVM type of one element.
+  /// Returns the LLVM type of one element.
   llvm::Type* element_type(ir::Elem e);
   Holding holding(ir::Type type);
   const Words& words(ir::Value v) const;
@@ -93,7 +93,7 @@ class Emitter {
   Words inline_ptx(const ptx::Asm& a, llvm::ArrayRef<llvm::Value*> args = {});
   /// The same for PTX with a single result.
   llvm::Value* inline_ptx_value(const ptx::Asm& a, llvm::ArrayRef<llvm::Value*> args = {});
-  /// A value computed once at the kernel's entry, where it is uniform and every thread is present.
+  /// Returns a value that is computed once, at the kernel's entry, where all threads are active.
   template <class Make>
   llvm::Value* at_entry(llvm::Value*& slot, const Make& make) {
     if (slot == nullptr) {
@@ -105,11 +105,11 @@ class Emitter {
   }
   llvm::Value* thread_index();
   llvm::Value* warp_index();
-  /// False at run time, but unknown to compilers.
+  /// Returns a condition that is always false, which compilers do not know.
   llvm::Value* never();
   llvm::Value* grid_register(bool extent, std::int64_t axis);
   llvm::GlobalVariable* shared_memory();
-  /// Throws: the op cannot be emitted for this target.
+  /// Throws an error: the op cannot be emitted for this target.
   [[noreturn]] void refuse(ir::OpId id, std::string_view why) const;
 
   void enable_line_info();

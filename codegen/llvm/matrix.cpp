@@ -26,7 +26,7 @@ std::vector<ptx::Reg> classes_of(const Words& words) {
   return out;
 }
 
-/// A descriptor from its two 32-bit halves: a step changes only the low half, and 32-bit arithmetic
+/// Joins two 32-bit halves to a descriptor: a step changes only the low half, and 32-bit arithmetic
 /// halves the work.
 Value* descriptor_halves(Emitter& e, Value* low, Value* high) {
   Value* both = llvm::PoisonValue::get(llvm::FixedVectorType::get(e.b.getInt32Ty(), 2));
@@ -96,7 +96,7 @@ void llvm_WgmmaFence(Emitter& e, OpId id) {
   Words through;
   const auto& operands = e.op(id).operands;
   const llvm::ArrayRef<ir::Value> values(operands.data(), operands.size());
-  // Poison (an accumulator without a value) has no register to order.
+  // A poison accumulator has no value that the fence must order.
   for (Value* w : e.words_of(values))
     if (!llvm::isa<llvm::PoisonValue>(w)) through.push_back(w);
   const Words out = e.inline_ptx(ptx::wgmma_fence(classes_of(through)), through);

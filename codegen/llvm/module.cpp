@@ -14,7 +14,7 @@ namespace {
 
 constexpr unsigned kTensorMapBytes = 128;
 
-/// Parameter types at launch: i1 is a byte.
+/// Returns the type of a kernel parameter, which is a byte for i1.
 llvm::Type* parameter_type(llvm::LLVMContext& context, ir::Type type) {
   if (type.is(ir::TypeKind::TensorMap)) return llvm::PointerType::get(context, 0);
   if (type.is_pointer()) return llvm::PointerType::get(context, 1);
@@ -24,7 +24,7 @@ llvm::Type* parameter_type(llvm::LLVMContext& context, ir::Type type) {
                                std::max(8u, static_cast<unsigned>(size_bits(type.dtype()))));
 }
 
-/// `!nvvm.annotations`; LLVM 19 ignores the same properties as string attributes.
+/// Collects `!nvvm.annotations`; LLVM 19 ignores the same properties as string attributes.
 class Annotations {
  public:
   explicit Annotations(llvm::Function& f)

@@ -45,8 +45,8 @@ Box::Box(Lowering& l, OpId op, Value machine_view, std::size_t first_offset)
   if (!offset) offset = l.b.constant(Type::scalar(index_), std::int64_t{0});
 }
 
-/// Exclusive bound of a guarded view dimension: the operand of a store that narrows the box, else
-/// the view's extent.
+/// Returns the exclusive bound of a guarded view dimension: the operand of a store that narrows the
+/// box, else the view's extent.
 Value Box::limit(const OpData& d, std::size_t operand, std::size_t v) {
   if (d.opcode == Opcode::StoreView && operand < d.operands.size())
     return l_.get(d.operands[operand]);
@@ -94,8 +94,8 @@ Value Box::rows_inside(const std::vector<int>& leaders, const LinearLayout& layo
   return l_.regs(ok, which);
 }
 
-/// Offsets and predicates of the leaders' elements, taken from the index tiles. Each thread holds
-/// the indices of exactly its elements (index_tile_layout), each once.
+/// Returns offsets and predicates of the leaders' elements, taken from the index tiles. Each thread
+/// holds the indices of exactly its elements (index_tile_layout), each once.
 Box::Places Box::places(const std::vector<int>& leaders, const LinearLayout& layout) {
   const OpData& d = l_.from[op_];
   const LinearLayout* line = index_tile_layout(layout, gathered_);
@@ -107,7 +107,7 @@ Box::Places Box::places(const std::vector<int>& leaders, const LinearLayout& lay
   std::vector<std::int64_t> which;
   for (int r : leaders) which.push_back((*registers)[static_cast<std::size_t>(r)]);
   const DType u = index_ == DType::i32 ? DType::u32 : DType::u64;
-  // An index of padding that came through shared memory was never written: use -1 for it.
+  // Uses -1 as the index of padding: if it came through shared memory, it is undefined.
   const Value element = is_element(l_, *line);
   const Value nowhere = l_.b.constant(Type::scalar(index_), std::int64_t{-1});
   Places all;

@@ -16,7 +16,7 @@ using namespace ir;
 
 namespace {
 
-/// Registers per thread from which a tile is loaded in chunks, and the registers of one chunk.
+/// Minimum registers per thread of a tile that is loaded in chunks, and registers of one chunk.
 constexpr int kManyRegisters = 64, kPartRegisters = 16;
 /// Chunks in flight at a time: enough to hide most of their latency.
 constexpr std::size_t kChunksAhead = 3;
@@ -39,7 +39,7 @@ bool is_much(Type t) {
          t.layout()->registers() >= kManyRegisters;
 }
 
-/// Returns the operand of an addition whose load has no other purpose; none if there is none or
+/// Returns the operand of an addition whose load has no other use; null if there is none or
 /// two.
 Value find_added(const Kernel& k, OpId op) {
   if (k[op].opcode != Opcode::Add || !is_much(k.type(k[op].results[0]))) return {};

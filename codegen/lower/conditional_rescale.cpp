@@ -10,10 +10,10 @@ using namespace ir;
 
 namespace {
 
-/// With more factors, the test would cost a thread as much as the multiplication.
+/// Maximum number of factors. With more, the test costs a thread as much as the multiplication.
 constexpr std::size_t kMaxFactors = 8;
 
-/// Distinct registers of a vector that repeats some; empty if there are too many.
+/// Returns the distinct registers of a vector that repeats some; empty if there are too many.
 std::vector<Value> different_registers(Lowering& l, Value v) {
   const OpId def = l.to[v].def;
   if (!def || l.to[def].opcode != Opcode::Regs) return {};
@@ -32,7 +32,7 @@ std::vector<Value> different_registers(Lowering& l, Value v) {
 
 }  // namespace
 
-/// Multiplication by 1 changes nothing, so it is skipped if no lane of the warp has another factor.
+/// Emits a multiplication that is skipped if all factors of the warp are 1.
 Value Lowering::lower_rescaling(OpId op, Value x, Value by) {
   const auto product = [&] {
     const Type result = type(x);

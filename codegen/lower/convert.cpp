@@ -29,7 +29,7 @@ Value through_shared(Lowering& l, Value v, const LinearLayout& from, const Linea
 }
 
 // ---- shuffles
-/// Converts a plan for elements into a plan for 32-bit words of `per_word` elements; none if the
+/// Converts a plan for elements to a plan for 32-bit words of `per_word` elements; nothing if the
 /// elements of a word move to different places.
 std::optional<ShufflePlan> in_words(ShufflePlan plan, int per_word) {
   const auto is_word = [&](const std::vector<int>& registers) {
@@ -62,7 +62,7 @@ Value with_lanes_swapped(Lowering& l, Value words, const std::vector<LaneSwap>& 
   return words;
 }
 
-/// Lane from which each lane reads, before a shuffle's flip is applied.
+/// Returns the lane from which each lane reads, before a shuffle's flip is applied.
 Value source_lane(Lowering& l, const ShufflePlan& plan) {
   Value source = l.b.i32(0);
   for (std::size_t bit = 0; bit < plan.source_of_bit.size(); ++bit) {
@@ -100,7 +100,7 @@ Value shuffled_words(Lowering& l, Value words, const ShufflePlan& plan, int targ
   return l.regs(l.concat(parts), std::move(place));
 }
 
-/// Elements per 32-bit word; 0 for types that shuffles do not support.
+/// Returns the number of elements per 32-bit word; 0 for types that shuffles do not support.
 int elements_of_word(Type t) {
   if (t.is_pointer() || !t.is_vec()) return 0;
   const int bits = size_bits(t.dtype());

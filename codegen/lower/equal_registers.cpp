@@ -33,7 +33,7 @@ bool is_integer_cast(const Kernel& k, const OpData& d) {
          !k.type(d.operands[0]).is_pointer() && is_integer(k.type(d.operands[0]).dtype());
 }
 
-/// Number of low bits of a scalar integer that are known to be 0.
+/// Returns the number of low bits of a scalar integer that are known to be 0.
 int low_zeros(const Kernel& k, Value v, int depth = kDepth) {
   if (const auto c = integer_of(k, v))
     return *c == 0 ? kAllZeros : std::countr_zero(static_cast<std::uint64_t>(*c));
@@ -163,7 +163,7 @@ class EqualRegisters {
     return sum && (d.opcode == Opcode::Shr ? shift(op, *sum, *by) : mask(op, *sum, *by));
   }
 
-  /// Bits above the shift depend only on the common number and on the same bits of the offsets.
+  /// Handles a right shift: its result depends only on the upper bits of the offsets.
   bool shift(OpId op, const OffsetRegisters& sum, std::int64_t by) {
     if (by > sum.zeros) return false;
     std::vector<std::int64_t> high;
@@ -178,7 +178,8 @@ class EqualRegisters {
     return true;
   }
 
-  /// The masked bits are those of the offsets.
+  /// Handles a mask of low bits, in which the common number is 0: the result is that of the
+  /// offsets.
   bool mask(OpId op, const OffsetRegisters& sum, std::int64_t by) {
     if (static_cast<int>(std::bit_width(static_cast<std::uint64_t>(by))) > sum.zeros) return false;
     std::vector<std::int64_t> low;
@@ -223,13 +224,13 @@ class EqualRegisters {
   bool is_constant(Value v) const { return k_[v].def && k_[k_[v].def].opcode == Opcode::Const; }
   static bool is_packed(Type t) { return t.dtype() != DType::i1 && size_bits(t.dtype()) < 32; }
 
-  /// Type of `count` registers; a single register is a scalar.
+  /// Returns the type of `count` registers; a single register is a scalar.
   Type type_of(OpId op, std::size_t count) const {
     const Elem e = k_.type(k_[op].results[0]).elem();
     return count == 1 ? Type::of(e) : Type::vec(e, static_cast<std::int64_t>(count));
   }
 
-  /// Some registers of a value, or the value itself if all registers are the same.
+  /// Returns some registers of a value, or the value itself if all of its registers are the same.
   Value registers(Builder& b, Value v, const std::vector<std::int64_t>& which) {
     if (k_.type(v).is_scalar()) return v;
     if (is_constant(v)) {

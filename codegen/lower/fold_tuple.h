@@ -17,7 +17,8 @@ Combine combine_by_region(Lowering& l, ir::RegionId region);
 /// For tuples with an i1 "valid" as last member: combines two valid tuples, else returns the valid
 /// one.
 Combine combine_valid(Lowering& l, Combine combine);
-/// True where the registers hold elements of the tile; none if the dimension has no padding.
+/// Returns a predicate: true in registers that hold elements of the tile; null if the dimension has
+/// no padding.
 ir::Value inside_along(Lowering& l, const ir::LinearLayout& layout, int dim);
 
 /// Partial results of several warps for the same elements, in scratch memory laid out
@@ -31,10 +32,10 @@ struct WarpParts {
 /// Returns every part of the registers' elements; a thread reads the parts of an element as
 /// vectors.
 std::vector<ir::Value> exchange_parts(Lowering& l, ir::Value v, const WarpParts& p);
-/// True in one of the threads that hold copies of `layout`; `lanes` is the mask of lane bits that
-/// number the copies.
+/// Returns a predicate: true in one of the threads that hold copies of `layout`; `lanes` is the
+/// mask of lane bits that number the copies.
 ir::Value is_first_copy(Lowering& l, const ir::LinearLayout& layout, std::uint32_t lanes);
-/// Mask of the lane bits that number copies of `layout`.
+/// Returns the mask of the lane bits that number copies of `layout`.
 std::uint32_t lanes_of_copies(const ir::LinearLayout& layout);
 
 }  // namespace tegula::codegen

@@ -16,8 +16,8 @@ class RegisterOf {
   explicit RegisterOf(const ir::LinearLayout& layout);
   /// Throws InternalError if thread 0 does not hold the element.
   int operator()(int row, int col) const;
-  /// Distinct row tiles (dim 0) or column tiles of the given extent in which thread 0 holds
-  /// elements.
+  /// Returns the distinct row tiles (dim 0) or column tiles of the given extent in which thread 0
+  /// holds elements.
   std::vector<int> tiles(int dim, int extent) const;
 
  private:
@@ -34,7 +34,7 @@ struct Fragment {
   int k_second;  ///< k of the second half of the registers
 };
 
-/// Registers in the order of the instruction's fragments, tile by tile.
+/// Return the registers in the order of the instruction's fragments, tile by tile.
 std::vector<std::int64_t> a_order(const RegisterOf& at, const std::vector<int>& rows,
                                   const std::vector<int>& ks, Fragment f);
 std::vector<std::int64_t> b_order(const RegisterOf& at, const std::vector<int>& cols,
@@ -42,9 +42,9 @@ std::vector<std::int64_t> b_order(const RegisterOf& at, const std::vector<int>& 
 std::vector<std::int64_t> acc_order(const RegisterOf& at, const std::vector<int>& rows,
                                     const std::vector<int>& cols);
 
-/// The fragment's registers as 32-bit words.
+/// Returns the fragment's registers as 32-bit words.
 ir::Value words(Lowering& l, ir::Value fragment);
-/// A whole tile in the layout of operand A, as 32-bit words.
+/// Returns a whole tile in the layout of operand A, as 32-bit words.
 ir::Value a_fragments(Lowering& l, ir::Value machine_tile);
 
 }  // namespace tegula::codegen

@@ -31,8 +31,8 @@ SharedLayout row_major(const Dims& shape, int bytes) {
   return SharedLayout::plain(shape, bytes, order);
 }
 
-/// Both sides address the same bytes by element number, so either side may use vectors if its
-/// layout allows, independently of the other. Padding has no element number.
+/// Returns true if a side may use vectors. Both sides address the same bytes by element number, so
+/// either may if its layout allows, independently of the other. Padding has no element number.
 bool has_vectors(const SharedLayout& shared, const LinearLayout& layout) {
   return layout.is_exact() && shared_fn(shared, layout);
 }
@@ -64,7 +64,7 @@ Value read(Lowering& l, Value base, const LinearLayout& layout, const Dims& whol
                 {{AttrName::width, 1}});
 }
 
-/// `written` and `wanted` have the same number of elements.
+/// Exchanges a tile by element numbers: `written` and `wanted` have the same number of elements.
 Value exchanged_linearly(Lowering& l, std::span<const TilePart> parts, const Dims& written,
                          const LinearLayout& to, const Dims& wanted, const Dims& offset) {
   const Elem elem = l.type(parts[0].registers).elem();

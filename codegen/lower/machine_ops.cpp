@@ -58,7 +58,7 @@ class BoxCopies {
     fn_ = std::move(*fn);
   }
 
-  /// Vectors that are padding in some threads are copied by the other threads, under a branch.
+  /// Emits the copies. If a vector is padding in some threads, a branch excludes these threads.
   void emit() {
     std::vector<Vector> whole, padded;
     const std::vector<bool> padding = padded_somewhere();
@@ -144,18 +144,18 @@ void lower_CtaBarrier(Lowering& l, OpId op) {
   l.barrier();
 }
 
-// ---- neighbors on the stream
+// ---- other kernels of the stream
 namespace {
 
-/// Targets without dependent launch run the kernels of a stream in sequence anyway.
+/// Emits the op only for targets with dependent launch: others run a stream's kernels in sequence.
 void on_dependent_launch(Lowering& l, Opcode opcode) {
   if (l.from.info.target->has_dependent_launch) l.b.effect(opcode, {});
 }
 
 }  // namespace
 
-/// Pinned: otherwise ptxas would sink work from before the wait, which can overlap the previous
-/// kernels, below it.
+/// Emits the wait after a pin. Without the pin, ptxas would sink work below the wait that could
+/// otherwise overlap the previous kernels.
 void lower_GridDependencyWait(Lowering& l, OpId) {
   on_dependent_launch(l, Opcode::Pin);
   on_dependent_launch(l, Opcode::GridDepWait);

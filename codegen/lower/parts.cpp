@@ -16,7 +16,7 @@ void say(Lowering& l, OpId op, const char* how) {
                    {{"tile", l.from.type(l.from[op].operands[0]).str()}});
 }
 
-/// Positions of the parts' registers in the whole's order; none if a part is in other threads.
+/// Returns the parts' registers in the order of the whole; nothing if a part is in other threads.
 std::optional<std::vector<std::int64_t>> places_of(const LinearLayout& whole,
                                                    std::span<const TilePart> parts) {
   std::vector<std::int64_t> place(static_cast<std::size_t>(whole.registers()), 0);

@@ -9,7 +9,7 @@ namespace tegula::codegen {
 /// Returns the attributes of an access of `width` elements, with the cache hints of the op `from`.
 ir::AttrList access_attrs(const ir::AttrList& from, std::int64_t width);
 
-/// True in registers that hold an element, not padding; none if all do.
+/// Returns a predicate: true in registers that hold an element, not padding; null if all do.
 ir::Value is_element(Lowering& l, const ir::LinearLayout& layout);
 
 /// Emits an atomic reduction without a result. Operands: addresses, values and optionally a

@@ -12,18 +12,19 @@ namespace tegula::codegen {
 
 class ProducerSlice {
  public:
-  /// None if the kernel has no channels, initializes one in a loop or branch, or if a load depends
-  /// on more than scalars and memory that the producer can read: a lone warp cannot take part in a
-  /// tile's computation.
+  /// Returns nothing if the kernel has no channels, initializes one in a loop or branch, or if a
+  /// load depends on more than scalars and memory that the producer can read: a lone warp cannot
+  /// take part in a tile's computation.
   static std::optional<ProducerSlice> of(const ir::Kernel& machine);
 
-  /// None if the loop carries more than scalars, or a scalar that depends on a tile.
+  /// Returns nothing if the loop carries a value other than a scalar, or a scalar that depends on a
+  /// tile.
   static std::optional<ProducerSlice> carry_slice(const ir::Kernel& machine, ir::OpId loop);
 
   bool contains(ir::OpId op) const { return ops_.contains(op); }
-  /// Includes results and region arguments: a loop of the slice carries only what it needs.
+  /// Returns true for a value of the slice. Loops of the slice carry only such values.
   bool contains(ir::Value v) const { return values_.contains(v); }
-  /// True for the branch that only the producer thread takes, and for ops inside it.
+  /// Returns true for a branch that only the producer thread takes, and for ops inside it.
   bool is_producer_only(ir::OpId op) const { return producers_.contains(op); }
 
  private:

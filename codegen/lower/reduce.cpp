@@ -83,7 +83,7 @@ class Reduction {
     return *plan;
   }
 
-  /// Registers folded into each result register, as a row-major matrix with one column per result.
+  /// Returns the registers to fold as a row-major matrix with one column per result register.
   /// 16-bit elements are stored column by column, so that neighbors of one result share a word.
   Tuple matrix(const Tuple& tuple) {
     is_by_columns_ = size_bits(l_.type(tuple[0]).dtype()) == 16;
@@ -96,7 +96,7 @@ class Reduction {
   std::size_t place(std::size_t column, std::size_t row, std::size_t rows) const {
     return is_by_columns_ ? column * rows + row : row * plan_.registers.size() + column;
   }
-  /// Rows [begin, end) of a matrix.
+  /// Returns rows [begin, end) of a matrix.
   Tuple part(const Tuple& matrix, std::size_t rows, std::size_t begin, std::size_t end) {
     std::vector<std::int64_t> indices((end - begin) * plan_.registers.size());
     for (std::size_t c = 0; c < plan_.registers.size(); ++c)
@@ -123,7 +123,7 @@ class Reduction {
   }
 
   // ---- across warps
-  /// Digits of the warp number that identify a warp's part of a result.
+  /// Returns the digits of the warp number that identify a warp's part of a result.
   std::vector<ThreadDigit> warp_digits() const {
     std::vector<ThreadDigit> digits;
     for (int mask : plan_.warp_masks) {
@@ -147,8 +147,8 @@ class Reduction {
     return sum;
   }
 
-  /// Number of each register's result element: in lane order if the layout consists of bits only,
-  /// so that scratch memory is accessed without bank conflicts.
+  /// Returns the number of each register's result element: in lane order if the layout consists of
+  /// bits only, so that scratch memory is accessed without bank conflicts.
   Value element_number(std::int64_t registers) {
     const auto by_lanes = number_lanes_first(plan_.result);
     const LinearLayout& result = by_lanes ? *by_lanes : plan_.result;
@@ -165,7 +165,7 @@ class Reduction {
     return element;
   }
 
-  /// coordinate / divisor % count; both are powers of two except for odd warp counts.
+  /// Returns coordinate / divisor % count. Both are powers of two except for odd warp counts.
   Value digit_of(const ThreadDigit& d) {
     const auto divisor = static_cast<unsigned>(d.divisor), count = static_cast<unsigned>(d.count);
     const Value warp = l_.coordinate(HwDim::Warp);
@@ -194,8 +194,8 @@ class Reduction {
     return mine;
   }
 
-  /// True in one of the lanes that hold copies of the result and one of the warps that hold copies
-  /// of the operand.
+  /// Returns a predicate: true in one of the lanes that hold copies of the result and one of the
+  /// warps that hold copies of the operand.
   Value first_lane_of_copies() { return is_first_copy(l_, layout_, lanes_of_copies(plan_.result)); }
 
   Lowering& l_;
@@ -208,7 +208,7 @@ class Reduction {
   const char* vote_ = nullptr;  ///< any or all; null: lanes exchange values
 };
 
-/// A tile's result is a register vector, a scalar's is one register.
+/// Sets the results of the op: a register vector for a tile, one register for a scalar.
 void set_results(Lowering& l, OpId op, const Tuple& tuple) {
   const OpData& d = l.from[op];
   for (std::size_t i = 0; i < d.results.size(); ++i) {
@@ -218,7 +218,7 @@ void set_results(Lowering& l, OpId op, const Tuple& tuple) {
   }
 }
 
-/// bf16 and f16 are folded in f32 and rounded once, at the end.
+/// Returns true for narrow floats, which are folded in f32 and rounded once, at the end.
 bool folded_in_f32(DType t) { return is_float(t) && size_bits(t) < 32; }
 
 }  // namespace

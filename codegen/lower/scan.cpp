@@ -18,7 +18,8 @@ using namespace ir;
 
 namespace {
 
-/// rows[i] has the i-th register along the axis, in scan order, of each line that the thread holds.
+/// Returns rows: rows[i] has the i-th register along the axis, in scan order, of each line of the
+/// thread.
 std::vector<std::vector<int>> lines(const LinearLayout& layout, int axis, bool reverse) {
   std::map<std::vector<int>, std::map<int, int>> by_line;
   for (int r = 0; r < layout.registers(); ++r) {
@@ -36,7 +37,8 @@ std::vector<std::vector<int>> lines(const LinearLayout& layout, int axis, bool r
   return rows;
 }
 
-/// Number of low bits of lanes or warps along the axis; throws if they are not in the axis' order.
+/// Returns the number of low bits of lanes or warps along the axis. Throws if they are not in
+/// order.
 int bits_along(const LinearLayout& layout, HwDim in, int axis) {
   int bits = 0, last = 0;
   for (int bit = 0; bit < layout.in_bits(in); ++bit) {
@@ -90,7 +92,8 @@ class Scanning {
     Value exists;
   };
 
-  /// `a` precedes `b` in scan order; the combine function receives them in axis order.
+  /// Combines `a` and `b`, which follows it in scan order. The function receives them in axis
+  /// order.
   Tuple join(const Tuple& a, const Tuple& b) {
     return is_reverse_ ? combine_(b, a) : combine_(a, b);
   }
@@ -105,7 +108,8 @@ class Scanning {
     return before.value.empty() ? value : choose(before.exists, join(before.value, value), value);
   }
 
-  /// First element of the thread in an exclusive scan: the preceding fold, or the identity.
+  /// Returns the first element of the thread in an exclusive scan: the preceding fold or the
+  /// identity.
   Tuple first_of(const Before& before, const Tuple& like) {
     Tuple identity;
     for (std::size_t i = 0; i < like.size(); ++i)
@@ -123,11 +127,11 @@ class Scanning {
             l_.b.op(Opcode::Or, {lanes.exists, warps.exists})};
   }
 
-  /// Number of this lane's or warp's part along the axis.
+  /// Returns the number of this lane's or warp's part along the axis.
   Value part_of(HwDim in, int bits) {
     return l_.b.op(Opcode::And, {l_.coordinate(in), l_.b.i32((1 << bits) - 1)});
   }
-  /// True in parts at least `by` after the first in scan order.
+  /// Returns a predicate: true in parts that follow the first one in scan order by at least `by`.
   Value is_behind(Value part, int bits, int by) {
     return is_reverse_ ? l_.b.cmp("lt", part, l_.b.i32((1 << bits) - by))
                        : l_.b.cmp("ge", part, l_.b.i32(by));
@@ -149,7 +153,7 @@ class Scanning {
     return out;
   }
 
-  /// A warp's total is that of its last lane.
+  /// Returns the fold of the preceding warps. The total of a warp is that of its last lane.
   Before before_warp(const Tuple& running) {
     if (warp_bits_ == 0) return {};
     const int parts = 1 << warp_bits_;
@@ -186,7 +190,7 @@ class Scanning {
                              l_.b.cmp("eq", part_of(HwDim::Lane, lane_bits_), l_.b.i32(last)));
   }
 
-  /// Number of each line that the thread holds.
+  /// Returns the number of each line that the thread holds.
   Value line_number() {
     const std::vector<int>& row = rows_.front();
     Value number = l_.constants(DType::i32, std::vector<std::int64_t>(row.size(), 0));

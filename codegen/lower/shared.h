@@ -6,13 +6,13 @@
 
 namespace tegula::codegen {
 
-/// base + ((thread flips ^ flip) + adds): one address per part, as registers. `more_flips`, if
-/// given, is XORed into all of them.
+/// Returns base + ((thread flips ^ flip) + adds), one address per part, as registers. `more_flips`,
+/// if given, is XORed into all of them.
 ir::Value shared_addresses(Lowering& l, ir::Value base, const std::vector<ir::ThreadOffset>& slabs,
                            const std::vector<std::pair<int, ir::RegisterOffset>>& parts,
                            ir::Value more_flips = {});
-/// Registers of `dist` from a tile at `base`; only the `wanted` registers, in that order, unless
-/// empty.
+/// Loads the registers of `dist` from a tile at `base`; only the `wanted` registers, in that order,
+/// unless empty.
 ir::Value load_shared(Lowering& l, ir::Value base, const ir::SharedLayout& shared,
                       const ir::LinearLayout& dist, ir::Elem elem, bool matrices,
                       std::vector<int> wanted = {});
@@ -20,17 +20,17 @@ ir::Value load_shared(Lowering& l, ir::Value base, const ir::SharedLayout& share
 ir::Value load_cluster(Lowering& l, ir::Value there, const ir::SharedLayout& shared,
                        const ir::LinearLayout& dist, ir::Elem elem, ir::Value more_flips = {});
 
-/// The tile starts at `base` plus the last parameter (bytes), which becomes an immediate offset.
+/// Stores a tile at `base` plus the last parameter (bytes), which becomes an immediate offset.
 void store_shared(Lowering& l, ir::Value base, const ir::SharedLayout& shared,
                   const ir::LinearLayout& dist, ir::Value registers, bool matrices,
                   std::int64_t behind = 0);
 
-/// A shared tile's slot: its layout without the slot dimension, and where it starts.
+/// A slot of a shared tile: its layout without the slot dimension, and its address.
 struct SmemSlot {
   ir::SharedLayout layout;
   ir::Value base;
 };
-/// The slot of a shared tile; the whole tile if `machine_slot` is none.
+/// Returns the slot of a shared tile; the whole tile if `machine_slot` is null.
 SmemSlot slot_of(Lowering& l, ir::Value machine_shared, ir::Value machine_slot);
 
 }  // namespace tegula::codegen

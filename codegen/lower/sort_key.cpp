@@ -8,8 +8,8 @@ using namespace ir;
 
 namespace {
 
-/// Added to the index of an absent element: larger than any index, so that the element follows a
-/// number with the same key.
+/// Added to the index of an absent element. It is larger than any index, so that the element
+/// follows a number with the same key.
 constexpr std::int64_t kNowhere = std::int64_t{1} << 21;
 
 }  // namespace
@@ -31,8 +31,8 @@ std::uint64_t SortKey::all_ones() const {
   return is_packed() ? 0xffffu : bits_ == DType::u64 ? ~std::uint64_t{0} : 0xffffffffu;
 }
 
-/// Flips the sign bit of positive numbers and all bits of negative ones: larger numbers get larger
-/// keys. The canonical NaN of 32 bits becomes all ones.
+/// Returns the bits with the sign of positive numbers and all bits of negative ones inverted:
+/// larger numbers get larger keys. The canonical NaN of 32 bits becomes all ones.
 Value SortKey::ordered_float(Value x) {
   const bool is_wide = bits_ == DType::u64;
   const DType integer = is_wide ? DType::i64 : DType::i32;
@@ -46,8 +46,8 @@ Value SortKey::ordered_float(Value x) {
   return l_.b.op(Opcode::Bitcast, {l_.b.op(Opcode::Xor, {bits, flips})}, type.with_dtype(bits_));
 }
 
-/// The numbers of an ascending sort, or the negatives of a descending one. Zeros become +0 and NaNs
-/// canonical, because an addition produces the canonical NaN.
+/// Returns the numbers, negated for a descending sort. Zeros become +0 and NaNs canonical, because
+/// an addition produces the canonical NaN.
 Value SortKey::forwards(Value x) {
   const Value zero = l_.b.constant(Type::scalar(wide_), 0.0);
   return is_descending_ ? l_.b.sub(zero, x) : l_.b.add(x, zero);

@@ -35,10 +35,10 @@ class StoreStaging {
                                         int groups, std::int64_t end);
 
   StagingSlot slot(ir::OpId store) const { return slots_.at(store); }
-  /// Bytes from one group's buffers to the next group's.
+  /// Returns the bytes from one group's buffers to the next group's.
   std::int64_t group_stride() const { return bytes_; }
   std::int64_t end() const { return first_ + groups_ * bytes_; }
-  /// Bytes of all buffers and their purpose, for messages.
+  /// Returns the bytes of all buffers and their purpose, for messages.
   ir::SharedUse use(const ir::Kernel& machine) const;
 
  private:

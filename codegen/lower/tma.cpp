@@ -84,8 +84,8 @@ void lower_ChannelInit(Lowering& l, OpId op) { l.init_channels({&op, 1}); }
 
 namespace {
 
-/// One lane per CTA of the cluster arrives at that CTA's mbarrier; if the peer is not in lockstep,
-/// both lanes arrive at this CTA's.
+/// Emits the arrivals of a release: one lane per CTA of the cluster arrives at that CTA's mbarrier;
+/// if the peer is not in lockstep, both lanes arrive at this CTA's.
 void release_to_cluster(Lowering& l, const OpData& d) {
   const Value lane = l.coordinate(HwDim::Lane);
   const Value rank = l.b.op(Opcode::CtaRank, std::initializer_list<Value>{});
@@ -157,7 +157,7 @@ class TmaBox {
   }
 
  private:
-  /// A tile of one dimension is one segment without swizzle.
+  /// Returns a tile's segment; a one-dimensional tile is one segment without swizzle.
   static SwizzleSegment piece_of(const SharedLayout& layout) {
     if (layout.rank() > 1) return layout.piece_list().front();
     return {0, static_cast<int>(layout.bytes()), 1};

@@ -16,7 +16,8 @@ namespace {
 /// order.
 constexpr int kFirstBarrier = 8;
 
-/// Index of the warpgroup that runs the code; each has one tile, or some rows of a shared tile.
+/// Returns the index of the warpgroup that runs the code. Each has its own tile, or rows of a
+/// common one.
 Value warpgroup(Lowering& l) {
   if (l.groups() > 1) return l.group();
   if (l.warps() == kWarpgroupWarps) return l.b.i32(0);
@@ -28,7 +29,7 @@ void sync_warpgroup(Lowering& l) {
              {{AttrName::count, kWarpgroupThreads}});
 }
 
-/// Runs `what` in the one thread of a warpgroup that owns all of its bulk groups.
+/// Emits `what` for one thread of each warpgroup, which owns all of its bulk groups.
 void by_one(Lowering& l, const std::function<void()>& what) {
   const Value thread = l.b.op(Opcode::Tid, std::initializer_list<Value>{});
   const Value first =

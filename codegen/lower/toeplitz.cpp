@@ -14,10 +14,10 @@ using namespace ir;
 
 namespace {
 
-/// Minimum ratio of tile registers to computed registers at which an exchange between lanes pays.
+/// Minimum ratio of tile registers to computed registers for an exchange between lanes.
 constexpr std::int64_t kWorthwhile = 2;
 
-/// Contribution of the lanes, or of the warps, to an index.
+/// Returns the contribution of the lanes, or of the warps, to an index.
 ThreadOffset part_of(const ThreadOffset& fn, HwDim in) {
   ThreadOffset part = fn;
   std::erase_if(part.bits, [&](const ThreadBit& b) { return b.in != in; });
@@ -27,7 +27,7 @@ ThreadOffset part_of(const ThreadOffset& fn, HwDim in) {
 
 }  // namespace
 
-// ---- which ones ---------------------------------------------------------------------------------
+// ---- selection of the values --------------------------------------------------------------------
 std::optional<WarpToeplitz> WarpToeplitz::of(const LinearLayout& layout) {
   WarpToeplitz d{index_fn(layout, 0), index_fn(layout, 1)};
   // Padding would add diagonals without elements.
@@ -58,7 +58,7 @@ ToeplitzTiles::ToeplitzTiles(const Kernel& k, bool has_memory) : has_memory_(has
       find(k, op, uses, diagonals);
 }
 
-/// Users are visited before the values that they use.
+/// Finds the values to compute by diagonal. Visits users before the values that they use.
 void ToeplitzTiles::find(const Kernel& k, OpId op, const Uses& uses, ToeplitzAnalysis& diagonals) {
   const Value v = k[op].results[0];
   if (uses.count(v) == 0) return;
@@ -88,7 +88,7 @@ std::int64_t ToeplitzTiles::bytes_per_warp() const {
   return most * kLanes * size_bytes(DType::f32);
 }
 
-// ---- their values -------------------------------------------------------------------------------
+// ---- values of diagonals ------------------------------------------------------------------------
 namespace {
 
 class ToeplitzValues {
@@ -96,7 +96,7 @@ class ToeplitzValues {
   ToeplitzValues(Lowering& l, const WarpToeplitz& here)
       : l_(l), here_(here), toeplitz_(l.from), count_(here.registers()) {}
 
-  /// Registers of a lane, whose diagonals are kLanes apart.
+  /// Returns the registers of a lane, whose diagonals are kLanes apart.
   Value of(Value v) {
     if (l_.from.type(v).is_scalar()) return l_.get(v);
     Value& made = made_[v];
@@ -184,7 +184,7 @@ class ToeplitzValues {
   Value at_;
 };
 
-// ---- from lane to lane --------------------------------------------------------------------------
+// ---- exchange between lanes ---------------------------------------------------------------------
 /// Registers of a thread, grouped by the diagonals of lane 0: registers on one diagonal are equal.
 struct HeldToeplitz {
   explicit HeldToeplitz(const WarpToeplitz& here) {
@@ -198,8 +198,8 @@ struct HeldToeplitz {
   std::vector<std::int64_t> each, of_register;
 };
 
-/// Offset from lane 0's diagonal to this lane's diagonal of the same register, counted from the
-/// first diagonal of the warp.
+/// Returns the offset from lane 0's diagonal to this lane's diagonal of the same register, counted
+/// from the first diagonal of the warp.
 Value lane_offset(Lowering& l, const WarpToeplitz& here) {
   Value offset = l.b.i32(-here.first);
   if (const Value columns = l.thread_value(part_of(here.columns.thread, HwDim::Lane)))
@@ -209,8 +209,8 @@ Value lane_offset(Lowering& l, const WarpToeplitz& here) {
   return offset;
 }
 
-/// Exchange through the warp's shared memory at `base`. Only the warp's lanes synchronize; the
-/// first time because they read the previous iteration's values.
+/// Exchanges values through the warp's shared memory at `base`. Only the warp's lanes synchronize;
+/// the first time because they read the previous iteration's values.
 Value through_memory(Lowering& l, const WarpToeplitz& here, Value values, Value base) {
   const Elem elem = l.type(values).elem();
   const int bytes = size_bytes(elem.dtype);
@@ -230,8 +230,9 @@ Value through_memory(Lowering& l, const WarpToeplitz& here, Value values, Value 
   return l.regs(each, held.of_register);
 }
 
-/// For one register, the lanes need contiguous diagonals, at most kLanes of them. Each lane holds
-/// one of these, in one register or, if they start after it, in the next.
+/// Exchanges values by shuffles. For one register, the lanes need at most kLanes contiguous
+/// diagonals. Each lane holds one of these, in one register or, if they start after it, in the
+/// next.
 Value by_shuffles(Lowering& l, const WarpToeplitz& here, Value values) {
   const HeldToeplitz held(here);
   std::map<std::int64_t, std::vector<std::size_t>> by_lane;

@@ -14,12 +14,12 @@ using namespace ir;
 namespace {
 
 constexpr int kMaxKeptBits = 5, kMinBits = 5, kMaxBits = 11;
-/// Bytes of a key; number of keys that a shared store moves at once.
+/// Bytes of a key, and number of keys that one shared store writes.
 constexpr std::int64_t kKeyBytes = 4, kVector = 4;
 
 int log2_ceil(std::int64_t n) { return std::bit_width(static_cast<std::uint64_t>(n - 1)); }
 
-/// Bits of a coordinate that move along an axis, with their steps.
+/// Returns the bits of a coordinate that change the index along an axis, with their steps.
 std::vector<std::pair<int, int>> steps_along(const LinearLayout& layout, HwDim in, int axis) {
   std::vector<std::pair<int, int>> steps;
   for (int bit = 0; bit < layout.in_bits(in); ++bit)
@@ -27,7 +27,7 @@ std::vector<std::pair<int, int>> steps_along(const LinearLayout& layout, HwDim i
   return steps;
 }
 
-/// Comparators of Batcher's odd-even merge sort of 2^n elements, layer by layer.
+/// Returns the comparators of Batcher's odd-even merge sort of 2^n elements, layer by layer.
 std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>> merge_sort_layers(std::int64_t n) {
   std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>> layers;
   for (std::int64_t run = 1; run < n; run *= 2)
@@ -258,7 +258,8 @@ Value PackedTopk::of_this_lane(Value words) {
 
 // ---- exact keys ---------------------------------------------------------------------------------
 
-/// Offset in shared memory, [registers / kVector][thread][kVector], of an element of the row.
+/// Returns the offset in shared memory, [registers / kVector][thread][kVector], of an element of
+/// the row.
 Value PackedTopk::offset_of(Value index) {
   const std::int64_t vector = std::min(kVector, registers()),
                      threads = 32 * std::int64_t{l_.warps()};
@@ -335,7 +336,7 @@ Value PackedTopk::any_of(Value flags) {
   return l_.b.op(Opcode::Regs, {v}, {{AttrName::indices, Ints{0}}});
 }
 
-/// True in threads of a row whose best elements may be wrong or in the wrong order.
+/// Returns a predicate: true in threads of a row whose best elements may be wrong or out of order.
 Value PackedTopk::is_wrong(Value words, Value best) {
   const auto last = [&](Value v) { return part_of_rows(v, kept_, count_ - 1, 1); };
   const auto better = [&](Value keys, std::int64_t each) {
@@ -357,7 +358,7 @@ Value PackedTopk::is_wrong(Value words, Value best) {
   return wrong;
 }
 
-/// The best element of each row after (last_key, last_at) in sort order.
+/// Returns the best element of each row after (last_key, last_at) in sort order.
 Tuple PackedTopk::next_best(Value last_key, Value last_at) {
   const Value is_behind =
       key_.less({expanded(last_key, per_row()), expanded(last_at, per_row())}, {keys_, at_});
@@ -391,7 +392,8 @@ Tuple PackedTopk::search() {
 
 // ---- words ------------------------------------------------------------------------------------
 
-/// This lane's part of the best kept_ words of each row. `of_lane` completes a thread's words.
+/// Returns this lane's part of the best kept_ words of each row. `of_lane` completes a thread's
+/// words.
 Value PackedTopk::select(Value words, Value of_lane) {
   words = sort_runs(words);
   for (std::int64_t runs = per_row() / kept_; runs > 1; runs /= 2) words = halve(words);
@@ -400,7 +402,8 @@ Value PackedTopk::select(Value words, Value of_lane) {
   return words;
 }
 
-/// Registers of this lane's part of the best, [rows][held], in the order of the result's registers.
+/// Returns the registers of this lane's part of the best, [rows][held], in the order of the
+/// result's registers.
 PackedTopk::Indices PackedTopk::places() const {
   Indices places;
   for (int r = 0; r < result_.registers(); ++r) {
@@ -411,7 +414,7 @@ PackedTopk::Indices PackedTopk::places() const {
   return places;
 }
 
-/// Keeps those of `flags` [rows][held] whose elements are in the result, not only kept.
+/// Returns the `flags` [rows][held] of elements that are in the result: more may have been kept.
 Value PackedTopk::among_wanted(Value flags) {
   if (count_ == kept_) return flags;
   const Value index = index_along(l_, result_, axis_);
@@ -438,9 +441,9 @@ Tuple PackedTopk::either(Value condition, DType first, const F& f, const G& g) {
   return {l_.to[branch].results[0], l_.to[branch].results[1]};
 }
 
-/// Words of the distance from the row's best number in units of its last place, with all bits up to
-/// the range of a word. The bits of numbers of one sign are ordered, so the distance is a
-/// difference of bits. Numbers of the other sign, NaN and absent elements are out of range if the
+/// Selects by words of the distance from the row's best number in units of its last place, with all
+/// bits up to the range of a word. The bits of numbers of one sign are ordered, so the distance is
+/// a difference of bits. Numbers of the other sign, NaN and absent elements are out of range if the
 /// best number's magnitude is not too small or too large.
 PackedTopk::Found PackedTopk::by_distance(Value numbers) {
   constexpr std::uint64_t kSign = 0x80000000u, kInfinity = 0x7f800000u;
@@ -481,7 +484,7 @@ PackedTopk::Found PackedTopk::by_distance(Value numbers) {
           fails};
 }
 
-/// Words of the upper bits of the keys.
+/// Selects by words of the upper bits of the keys.
 PackedTopk::Found PackedTopk::by_upper_bits() {
   const Value words = of_all_lanes(
       select(l_.b.op(Opcode::Or, {l_.b.op(Opcode::And, {keys_, number(~index_mask_ & 0xffffffffu)}),

@@ -33,8 +33,8 @@ std::int64_t offset_at(const SharedLayout& layout, int k_dim, int k, int mn) {
   return layout.offset(index);
 }
 
-/// `k_dim`: the contracted dimension of the tile. `first_byte`: offset of the warpgroup's rows or
-/// columns in the slot, or none.
+/// Builds the descriptor of a slot. `k_dim`: the contracted dimension of the tile. `first_byte`:
+/// offset of the warpgroup's rows or columns in the slot, or none.
 Matrix matrix(Lowering& l, const SmemSlot& at, int k_dim, Value first_byte) {
   const SharedLayout& layout = at.layout;
   const SwizzleSegment piece = layout.piece_list().front();
@@ -66,7 +66,7 @@ struct Partition {
   std::vector<int> rows;  ///< first row of each 16 rows of a warp
 };
 
-/// The first 16 rows of all warps come before the second 16 of any.
+/// Returns the partition. The first 16 rows of all warps precede the second 16 rows of any warp.
 Partition partition_of(Lowering& l, OpId op, Type acc) {
   const RegisterOf at(layout_of(acc));
   const std::vector<int> tiles = at.tiles(0, kWarpRows), columns = at.tiles(1, kMmaColumns);
@@ -89,7 +89,7 @@ Partition partition_of(Lowering& l, OpId op, Type acc) {
   return p;
 }
 
-/// Offset of the warpgroup's first 64 rows of A.
+/// Returns the offset of the warpgroup's first 64 rows of A.
 Value row_offset(Lowering& l, const Partition& p, const SharedLayout& layout, int k_dim) {
   if (p.warps_m <= kWarpgroupWarps) return {};
   const std::int64_t stride = offset_at(layout, k_dim, 0, kWgmmaRows);
@@ -98,7 +98,7 @@ Value row_offset(Lowering& l, const Partition& p, const SharedLayout& layout, in
   return l.b.mul(l.b.op(Opcode::Shr, {warp, l.b.i32(2)}), l.b.i32(stride));
 }
 
-/// Offset of the warpgroup's columns of B.
+/// Returns the offset of the warpgroup's columns of B.
 Value column_offset(Lowering& l, const Partition& p, const SharedLayout& layout, int k_dim) {
   if (p.warps_m == l.warps()) return {};
   const Value part = l.b.div(l.coordinate(HwDim::Warp), l.b.i32(p.warps_m));

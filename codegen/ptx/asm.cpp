@@ -28,8 +28,8 @@ std::string substitute(std::string_view text, const Name& name, const Literal& l
 bool is_output(const Operand& o) { return o.role != Role::In; }
 bool is_input(const Operand& o) { return o.role != Role::Out; }
 
-/// True if a result may be written before every input has been read, in which case it must not
-/// share a register with an input.
+/// Returns true if a result may be written before every input has been read, in which case it must
+/// not share a register with an input.
 bool early_results(const Asm& a) { return a.convergent || a.text.find('{') == 0; }
 
 void append(std::string& list, std::string_view item) {

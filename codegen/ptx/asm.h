@@ -48,14 +48,14 @@ struct LlvmAsm {
 };
 LlvmAsm render_llvm(const Asm& a);
 
-/// The text with operand i replaced by `names[i]`.
+/// Returns the text with operand i replaced by `names[i]`.
 std::string render_ptx(const Asm& a, const std::vector<std::string>& names);
 
-/// `asm volatile("..." : outputs : inputs : "memory");` with `names[i]` the C++ lvalue (or, for an
-/// input, expression) of operand i. Out and InOut predicates must be int lvalues.
+/// Returns `asm volatile("..." : outputs : inputs : "memory");` with `names[i]` the C++ lvalue (or,
+/// for an input, expression) of operand i. Out and InOut predicates must be int lvalues.
 std::string render_cuda(const Asm& a, const std::vector<std::string>& names);
 
-/// "{#3, #4, #5}": operands `first` .. `first + count - 1` as a PTX vector.
+/// Returns operands `first` .. `first + count - 1` as a PTX vector, e.g. "{#3, #4, #5}".
 std::string braces(int first, int count);
 
 }  // namespace tegula::codegen::ptx

@@ -10,8 +10,8 @@
 namespace tegula::codegen::ptx {
 namespace {
 
-/// Computes `next` from `old` and `v`, registers of `bits` bits each, which may be wider than the
-/// element.
+/// Returns text that computes `next` from `old` and `v`, registers of `bits` bits each, which may
+/// be wider than the element.
 std::string combination(std::string_view kind, DType d, int bits) {
   const auto line = [](std::string_view operation) {
     return fmt::format("{} next, old, v;\n", operation);
@@ -31,7 +31,8 @@ std::string combination(std::string_view kind, DType d, int bits) {
   return line(fmt::format("{}.b{}", kind, bits));
 }
 
-/// A min or max that changes nothing needs no swap, unless the memory order requires it.
+/// Returns a test that skips the swap of a min or max that changes nothing, unless the memory order
+/// requires the swap.
 std::string skip_unchanged(std::string_view kind, std::string_view sem, int bits) {
   const bool skips = (kind == "min" || kind == "max") && (sem.empty() || sem == "relaxed");
   return skips ? fmt::format("setp.eq.b{} done, changed, word;\n@done bra END;\n", bits) : "";
@@ -48,7 +49,7 @@ std::string skip_unless_predicate(const CasOperands& o) {
   return o.predicate.empty() ? "" : fmt::format("@!{} bra END;\n", o.predicate);
 }
 
-/// The element is a whole word.
+/// Returns the loop for an element that is a whole word.
 std::string whole_words(std::string_view kind, DType d, std::string_view sem,
                         std::string_view scope, const std::string& next, const CasOperands& o) {
   const int bits = size_bits(d);
@@ -62,7 +63,7 @@ std::string whole_words(std::string_view kind, DType d, std::string_view sem,
       o.result.empty() ? "" : fmt::format("mov.b{} {}, word;\n", bits, o.result));
 }
 
-/// The element is one byte of an aligned word.
+/// Returns the loop for an element that is one byte of an aligned word.
 std::string bytes_of_words(std::string_view kind, DType d, std::string_view sem,
                            std::string_view scope, const std::string& next, const CasOperands& o) {
   const std::string_view sign = is_signed(d) && !is_float(d) ? "s" : "u";

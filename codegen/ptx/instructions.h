@@ -14,12 +14,12 @@ namespace tegula::codegen::ptx {
 
 // ---- types
 
-/// Register class that holds one element: 8- and 16-bit types (floats as their bits) in b16,
-/// pointers and 64-bit integers in b64, i1 in pred.
+/// Returns the register class that holds one element: 8- and 16-bit types (floats as their bits) in
+/// b16, pointers and 64-bit integers in b64, i1 in pred.
 Reg reg_of(ir::Elem e);
-/// Name in an instruction suffix: "s32", "bf16", "e4m3", ...
+/// Returns the name in an instruction suffix: "s32", "bf16", "e4m3", ...
 std::string_view type_suffix(DType d);
-/// The same for the attrs a_type and b_type, which also allow "tf32".
+/// Returns the same for the attrs a_type and b_type, which also allow "tf32".
 std::string_view matrix_suffix(std::string_view attr);
 
 // ---- arithmetic (pure; one element)
@@ -42,8 +42,8 @@ Asm float_div(DType d, bool approx);
 /// result, a, b.
 Asm float_minmax(DType d, bool max, bool propagate_nan);
 
-/// PTX name of an op that the hardware performs directly on 16-bit floats with one rounding: add,
-/// sub, mul, fma, min and max of f16, min and max of bf16; empty for any other op.
+/// Returns the PTX name of an op that the hardware performs directly on 16-bit floats with one
+/// rounding: add, sub, mul, fma, min and max of f16, min and max of bf16; empty for any other op.
 std::string_view half_arithmetic(std::string_view mnemonic, DType d);
 /// One of those on a pair of numbers in a word, or on a single number. Operands: result, then the
 /// op's.
