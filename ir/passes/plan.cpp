@@ -31,30 +31,31 @@ constexpr int kMaxPingpongStages = 6;
 /// the largest accumulator.
 constexpr int kEpilogueTileN = 32;
 
-/// Warps on an SM that keep its memory busy, and the registers that each thread may hold of the 64
-/// that leaves it: addresses and intermediate values need the others.
+/// Number of warps per SM that saturates its memory bandwidth, and the registers per thread that
+/// tiles may occupy. With 32 warps a thread has 64; addresses and intermediate values use the rest.
 constexpr int kBusyWarps = 32, kHeldRegisters = 48;
-/// The same of kernels that sort, whose keys and indices are registers, too: 128 a thread.
+/// The same for kernels that sort, which need registers for keys and indices: 128 per thread.
 constexpr int kSortingWarps = 16, kSortRegisters = 100;
 
-/// The largest number of warps, at most `most`, that divides the rows into equal multiples of 16.
+/// Returns the largest number of warps, at most `most`, for which each warp has an equal number of
+/// rows that is a multiple of 16.
 int warps_for_rows(std::int64_t rows, std::int64_t most) {
   for (std::int64_t warps = most; warps > 1; --warps)
     if (rows % (warps * kWarpRows) == 0) return static_cast<int>(warps);
   return 1;
 }
 
-/// Enough warps that a thread holds about `elements` of the largest tile.
+/// Returns the number of warps for which a thread holds about `elements` elements of the tile.
 int warps_for(std::int64_t tile, std::int64_t elements) {
   const auto wanted = static_cast<std::uint64_t>(std::max<std::int64_t>(1, tile / (32 * elements)));
   return static_cast<int>(std::clamp<std::uint64_t>(std::bit_floor(wanted), 1, 16));
 }
 
-/// Elements of the largest tile that a thread has without MMAs. 32 keep four or more 16-byte
-/// accesses in flight, and fewer warps synchronise at a row's barriers than with 16. Long
-/// computations without such barriers would hold registers for all of them at once, and have few
-/// warps to hide their latency. What is computed once a diagonal is not long, and wants many
-/// registers along one.
+/// Returns the number of elements of the largest tile per thread in kernels without MMAs. With 32,
+/// four or more 16-byte accesses are in flight, and fewer warps synchronize at a row's barriers
+/// than with 16. Long computations without such barriers get fewer elements: they would otherwise
+/// need registers for all elements at once and leave few warps to hide their latency. Ops that are
+/// computed once per diagonal are not counted, because they benefit from many registers per thread.
 std::int64_t elements_per_thread(const Kernel& k, const KernelSummary& s) {
   constexpr std::int64_t kUsual = 32, kOfLongComputations = 8, kLong = 24;
   std::int64_t operations = 0;
@@ -75,8 +76,8 @@ std::int64_t elements_per_thread(const Kernel& k, const KernelSummary& s) {
   return !has_exchange && operations >= kLong ? kOfLongComputations : kUsual;
 }
 
-/// Whether a mainloop of the kernel's body, with equal trip counts for every tile, loads a box that
-/// two neighbouring tiles share and that can be split for multicast.
+/// Returns true if a mainloop of the kernel's body has equal trip counts for all tiles and loads a
+/// box that two neighbouring tiles share and that can be split for multicast.
 bool can_multicast(const Kernel& k, const Plan& p) {
   if (has_balanced_pairs(k) || k.info.cluster != 1 || !k.info.target->has_clusters) return false;
   PassContext context;
@@ -94,16 +95,17 @@ bool can_multicast(const Kernel& k, const Plan& p) {
   });
 }
 
-/// Shared memory of all operand rings, including that of stationary operands.
+/// Returns the bytes of all operand rings, including those of stationary operands.
 std::int64_t ring_bytes(const DotNeeds& needs, const Plan& p) {
   const int late = p.late_stages > 0 ? p.late_stages : p.stages;
   return p.once_stages * needs.stationary_bytes +
          p.stages * (stage_bytes(needs, p) - needs.mma1_bytes) + late * needs.mma1_bytes;
 }
 
-/// A tile's first GEMM0 needs its operand early to run next to the last GEMM1 of the previous tile:
-/// a second slot, for which the ring of GEMM1 may have one less. Without room, or registers to
-/// spare, the overlap gains nothing (bench/results/sweeps/2026-11-22-h200-tile-overlap.jsonl).
+/// Overlaps the first GEMM0 of a tile with the last GEMM1 of the previous tile if that is possible.
+/// The operand of GEMM0 is then loaded early into a second slot, for which the ring of GEMM1 may
+/// get one slot less. Without enough shared memory or registers, the overlap has no benefit
+/// (bench/results/sweeps/2026-11-22-h200-tile-overlap.jsonl).
 void overlap_epilogue_if_possible(Plan& plan, const KernelSummary& s, const TargetRow& target) {
   if (!plan.persistent || !plan.warp_scheduler_barrier || !s.has_trip ||
       s.accumulator_init_registers > 0)
@@ -116,8 +118,8 @@ void overlap_epilogue_if_possible(Plan& plan, const KernelSummary& s, const Targ
   if (fits()) plan = overlapped;
 }
 
-/// Whether a store combines with memory: one TMA instruction does so for a whole box
-/// (bench/results/sweeps/2026-11-23-h200-choices.jsonl).
+/// Returns true if TMA can execute a store that combines with memory: one instruction then combines
+/// a whole box (bench/results/sweeps/2026-11-23-h200-choices.jsonl).
 bool combines_by_tma(const Kernel& k) {
   return any_op(k, k.body(), [&](OpId op) {
     return k[op].opcode == Opcode::StoreView && k[op].attrs.has(AttrName::kind) &&
@@ -125,8 +127,8 @@ bool combines_by_tma(const Kernel& k) {
   });
 }
 
-/// Whether results are stored by TMA unless the kernel says so. Only for persistent kernels; with
-/// back-to-back GEMMs the staging buffer would cost stages of the operand rings.
+/// Returns true if TMA should store results by default. This applies only to persistent kernels; in
+/// back-to-back GEMMs the staging buffer would take memory from the operand rings.
 bool benefits_from_tma_store(const Kernel& k, const KernelSummary& s, const Plan& plan) {
   return plan.persistent && !s.back_to_back && combines_by_tma(k);
 }
@@ -136,7 +138,8 @@ bool can_pingpong(const Kernel& k, const KernelSummary& s) {
          s.mma_rows % kWgmmaRows == 0 && (s.mma_rows == kWgmmaRows || s.dots->are_row_stacked);
 }
 
-/// As many slots as shared memory allows, at most those that the loop asks for, or as are of use.
+/// Returns the number of ring slots: those that the loop requests, or else a maximum beyond which
+/// more have no benefit, limited by shared memory.
 int ring_slots(const TargetRow& target, const KernelSummary& s, const Plan& p) {
   const int wanted = s.stages != 0 ? s.stages : p.pingpong ? kMaxPingpongStages : kMaxStages;
   const std::int64_t room =
@@ -144,9 +147,9 @@ int ring_slots(const TargetRow& target, const KernelSummary& s, const Plan& p) {
   return static_cast<int>(std::min<std::int64_t>(wanted, room));
 }
 
-/// The plan for GEMMs, whose ring is as deep as shared memory allows. Cooperative: all warps
-/// compute one tile, 16 rows each. Ping-pong: a tile is one warpgroup's work, all its blocks of 64
-/// rows after each other; two warpgroups take tiles alternately.
+/// Returns a plan for GEMMs, or nothing if wgmma cannot compute them. Cooperative: all warps
+/// compute one tile, 16 rows each. Ping-pong: one warpgroup computes a whole tile, one block of 64
+/// rows after another, and two warpgroups compute tiles alternately.
 std::optional<Plan> gemm_plan(const Kernel& k, const KernelSummary& s, bool tma_aux_loads,
                               bool pingpong = false) {
   const TargetRow& target = *k.info.target;
@@ -161,14 +164,15 @@ std::optional<Plan> gemm_plan(const Kernel& k, const KernelSummary& s, bool tma_
   plan.warps_n = 1;
   plan.warp_scheduler_barrier = s.back_to_back && plan.num_warps >= 8;
   plan.stages = ring_slots(target, s, plan);
-  // The thread also keeps row statistics and addresses. One of the two emitters takes a little
-  // more, and addresses of odd widths do; fragments of two iterations may be live at once.
+  // A thread also keeps row statistics and addresses. One of the two emitters needs a few more
+  // registers, as do addresses of odd widths; fragments of two iterations may be live at once.
   const std::int64_t fragments = s.dots->fragments,
                      needed = s.dots->accumulators * s.mma_rows / rows + fragments + 32;
   // If trip counts come from device memory, the producer warp needs its registers for that work.
   const std::int64_t held = has_known_trips && !pingpong ? s.accumulator_init_registers : 0;
   add_producer_warps(plan, target, needed + fragments + 32, needed + held + 24);
-  // Two CTAs on an SM overlap by themselves. Rings that are never empty leave no room for staging.
+  // Two resident CTAs overlap without being persistent. The rings of a persistent kernel are never
+  // empty and leave no memory for the staging of stores.
   plan.persistent = pingpong || (k.info.cluster == 1 && !k.info.persistent &&
                                  ring_bytes(*s.dots, plan) > target.shared_bytes_per_cta / 2);
   plan.dynamic_scheduler = plan.persistent && !uses_pdl(k) && !has_known_trips;
@@ -176,7 +180,7 @@ std::optional<Plan> gemm_plan(const Kernel& k, const KernelSummary& s, bool tma_
   plan.stage_stores = !plan.persistent;
   plan.tma_store = benefits_from_tma_store(k, s, plan);
   if (plan.persistent) plan.epilogue_tile_n = kEpilogueTileN;
-  // ptxas takes no single instruction with more registers than all threads have at the entry
+  // ptxas rejects an instruction that needs more registers than each thread has at kernel entry
   // (C7602).
   const std::int64_t of_one = s.max_accumulator_elems / s.mma_rows / 2 + kNonAccumulatorRegisters;
   if (plan.stages < 2 || needed > plan.registers_per_consumer(target) ||
@@ -185,7 +189,7 @@ std::optional<Plan> gemm_plan(const Kernel& k, const KernelSummary& s, bool tma_
   return plan;
 }
 
-/// The largest number of cp.async stages, at most `wanted`, that fits in shared memory.
+/// Returns the largest number of cp.async stages, at most `wanted`, that fits in shared memory.
 int stages_that_fit(const Kernel& k, int wanted) {
   while (wanted > 1 && cp_async_ring_bytes(k, wanted) > k.info.target->shared_bytes_per_cta)
     --wanted;
@@ -196,9 +200,9 @@ Plan make_plan(const Kernel& k, const KernelSummary& s, bool tma_aux_loads) {
   Plan plan;
   if (s.max_accumulator_elems == 0) {
     plan.num_warps = std::max(warps_for(s.max_tile_elems, elements_per_thread(k, s)), 1);
-    // While the threads of one CTA synchronise, others must have enough bytes in flight.
+    // While the threads of one CTA synchronize, other CTAs must have enough bytes in flight.
     const auto held = register_pressure(k, 32 * plan.num_warps);
-    // Sorts need more registers, and have much to do between their barriers.
+    // Sorts need more registers, and compute more between their barriers.
     const bool has_sort =
         any_op(k, k.body(), [&](OpId op) { return k[op].opcode == Opcode::Sort; });
     if (held && *held <= (has_sort ? kSortRegisters : kHeldRegisters))
@@ -222,9 +226,10 @@ Plan make_plan(const Kernel& k, const KernelSummary& s, bool tma_aux_loads) {
   return plan;
 }
 
-/// Whether GEMMs of few rows cannot use wgmma, but their transposes can.
+/// Returns true if the GEMMs cannot use wgmma, e.g. because of too few rows, but their transposes
+/// can.
 bool benefits_from_swap_ab(const Kernel& k) {
-  // MMAs under a condition, or in a loop that is not counted, cannot be wgmmas.
+  // Dots under a condition, or in a loop without a trip count, cannot become wgmma.
   if (any_op(k, k.body(),
              [&](OpId op) { return k[op].opcode == Opcode::Dot && !is_in_counted_loops(k, op); }))
     return false;
@@ -235,7 +240,7 @@ bool benefits_from_swap_ab(const Kernel& k) {
   return swap_ab(other) && gemm_plan(other, summarize(other), false).has_value();
 }
 
-/// Transposes the GEMMs if asked or useful; returns whether they are transposed now.
+/// Transposes the GEMMs if that is requested or beneficial; returns true if they were transposed.
 bool swap_if_wanted(Kernel& k, PassContext& context) {
   const auto asked =
       context.plan ? std::optional(context.plan->swap_ab) : wanted_fields(k, context).swap_ab;
@@ -248,8 +253,8 @@ bool swap_if_wanted(Kernel& k, PassContext& context) {
   return false;
 }
 
-/// Drops wgmma fields with a remark: changes are meant for every kernel of a process, and most are
-/// not for GEMMs.
+/// Resets the fields that need wgmma. Adds a remark instead of an error: requested fields may apply
+/// to every kernel of a process, and most kernels are not GEMMs.
 void drop_wgmma_fields(const Kernel& k, bool was_wgmma, PassContext& context) {
   Plan& p = *context.plan;
   const Plan before = p;
@@ -259,7 +264,8 @@ void drop_wgmma_fields(const Kernel& k, bool was_wgmma, PassContext& context) {
   if (p != before && !was_wgmma) context.remark(Remark::Kind::Missed, {}, wgmma_missed_remark(k));
 }
 
-/// A kernel whose programs meet is persistent as it stands.
+/// Resets `persistent` in kernels with clusters, and in kernels with grid barriers, which
+/// expand_grid_barriers has already made persistent.
 void drop_persistent_in_clusters(const Kernel& k, PassContext& context) {
   const bool meets = k.info.persistent;
   if ((k.info.cluster == 1 && !meets) ||
@@ -271,12 +277,12 @@ void drop_persistent_in_clusters(const Kernel& k, PassContext& context) {
                        : "not persistent: the kernel uses clusters");
 }
 
-/// A kernel that may start before the one in front of it has ended counts its tiles at the same
-/// place, unless clusters take theirs in turn.
+/// Returns true if the kernel must not count its tiles in memory: it may start before the previous
+/// kernel, which uses the same counter, has ended. Clusters that multicast do not use the counter.
 bool may_not_count(const Kernel& k, const Plan& p) { return uses_pdl(k) && !p.multicast; }
 
-/// Multicast is for persistent kernels, whose tile schedulers give neighbouring tiles to the CTAs
-/// of a cluster.
+/// Resets `multicast` unless the kernel is persistent and has loads to multicast. Only the tile
+/// scheduler of a persistent kernel gives neighbouring tiles to the CTAs of a cluster.
 void drop_multicast_unless_possible(const Kernel& k, PassContext& context) {
   Plan& p = *context.plan;
   if (!p.multicast || (p.persistent && can_multicast(k, p))) return;
@@ -286,8 +292,8 @@ void drop_multicast_unless_possible(const Kernel& k, PassContext& context) {
                                     : "no multicast: no operand that neighbouring tiles share");
 }
 
-/// Clusters that multicast tiles whose trips are read from memory look them up ahead, too, unless
-/// somebody asks for another scheduler.
+/// Sets `dynamic_scheduler` for multicast kernels whose trip counts come from memory, so that the
+/// producer thread reads them ahead of time, unless another scheduler is requested.
 void settle_dynamic_scheduler(const Kernel& k, PassContext& context) {
   Plan& p = *context.plan;
   if (p.persistent && p.multicast && has_data_dependent_trips(k))
@@ -311,8 +317,9 @@ void drop_tma_aux_loads_unless_possible(const Kernel& k, const KernelSummary& s,
                             : "no loads by TMA: no shared memory left by the operands");
 }
 
-/// Two slots of each operand ring are enough for back-to-back GEMMs, and one of stationary
-/// operands; the rings of a single GEMM stay as deep.
+/// Resets `tma_store` if no store qualifies or the staging buffers do not fit. To make them fit,
+/// gives up the epilogue overlap and, in back-to-back GEMMs, slots of the operand rings, down to
+/// two. The rings of a single GEMM keep their slots.
 void drop_tma_store_unless_possible(const Kernel& k, const KernelSummary& s, PassContext& context) {
   Plan& p = *context.plan;
   if (!p.tma_store) return;
@@ -332,15 +339,16 @@ void drop_tma_store_unless_possible(const Kernel& k, const KernelSummary& s, Pas
                                          : "no stores by TMA: no shared memory left by the rings");
 }
 
-/// Whether the other fields allow ping-pong: a static scheduler, and producer warps.
+/// Returns true if the other fields allow ping-pong: it needs a static scheduler and producer
+/// warps.
 bool is_compatible_with_pingpong(const Plan& p) {
   return p.wgmma && p.persistent && p.producer_warps > 0 && !p.dynamic_scheduler &&
          !p.warp_scheduler_barrier;
 }
 
-/// The fields that the chosen plan gets. What is preferred of multicast and stores by TMA is for
-/// single wgmma mainloops, and is left out of others without a word. Mainloops of gathered rows
-/// multicast, too: their CTAs, which have one tile else, are persistent then.
+/// Returns the requested and preferred fields that apply to the chosen plan. Preferences for
+/// multicast and TMA stores concern only single wgmma mainloops and are dropped silently for
+/// others. Mainloops of gathered rows may multicast as well, and the kernel is then persistent.
 PlanPatch applicable_fields(const Kernel& k, const PassContext& context, bool is_wgmma,
                             bool is_graph) {
   PlanPatch preferred = k.info.preferred;
@@ -354,7 +362,7 @@ PlanPatch applicable_fields(const Kernel& k, const PassContext& context, bool is
   return merged(preferred, context.planned.fields());
 }
 
-/// Chooses a ping-pong plan from the first field on and applies the changes to it, too.
+/// Replaces the plan by a ping-pong plan with the requested fields, or resets `pingpong`.
 void pingpong_if_possible(const Kernel& k, const KernelSummary& s, PassContext& context) {
   auto plan = gemm_plan(k, s, context.plan->tma_aux_loads, true);
   if (plan) plan->apply(wanted_fields(k, context));
@@ -369,22 +377,22 @@ void pingpong_if_possible(const Kernel& k, const KernelSummary& s, PassContext& 
                       : "no ping-pong: no MMAs whose tile one warpgroup can compute");
 }
 
-/// Whether elements in runs of `unit` can be partitioned over that many warps: over a power of two
-/// in any case, as warps may hold replicas.
+/// Returns true if elements in runs of `unit` can be partitioned over `warps` warps. A power of two
+/// is always possible, because warps may hold replicas.
 bool can_partition(std::int64_t elements, std::int64_t unit, int warps) {
   const auto count = static_cast<unsigned>(std::max(warps, 1));
   const std::int64_t odd = count >> std::countr_zero(count);
   return odd == 1 || elements % (unit * odd) == 0;
 }
 
-/// Whether the plan is that of a graph of dots: of loops that are no GEMM's, or of a GEMM whose
-/// accumulators need more warps than its rows have.
+/// Returns true if the plan is for a graph of dots: for loops that are not GEMMs, or for a GEMM
+/// whose number of warps differs from one per 16 rows.
 bool is_of_graph(const Kernel& k, const KernelSummary& s, const Plan& p) {
   const bool is_of_rows = s.are_gemms() && (p.pingpong || p.num_warps * kWarpRows == s.mma_rows);
   return !is_of_rows && dot_graph_fits(k, p);
 }
 
-/// Divides the warps as the passes do, if their number alone is asked for.
+/// Divides the warps along rows and columns by default if only their total number is requested.
 void divide_warps(Plan& p, const PlanPatch& asked) {
   if (!asked.num_warps || asked.warps_m || asked.warps_n || p.warps_m * p.warps_n == p.num_warps)
     return;
@@ -392,7 +400,7 @@ void divide_warps(Plan& p, const PlanPatch& asked) {
   p.warps_n = p.wgmma ? 1 : 0;
 }
 
-/// Checks that the passes can carry out a plan that the user made or changed.
+/// Throws unless the passes can execute a plan that the user specified or modified.
 void require_legal(const Plan& p, const Kernel& k, const KernelSummary& s,
                    const PlanRequest& asked) {
   const TargetRow& target = *k.info.target;

@@ -15,18 +15,18 @@
 namespace tegula::ir {
 namespace {
 
-/// The first pass that pipelines: in front of it the graph of a kernel is that of its author.
+/// The first pass that pipelines. Before it, the graph of a kernel is the author's.
 constexpr std::string_view kFirstPipelining = "make_persistent";
 
-/// Copies that passes make of an op have its label, too.
+/// Labels the ops of each node. Copies that passes make of an op keep its label.
 void label_ops(Kernel& k) {
   const Graph graph = Graph::without_edges(k);
   for (const Node& node : graph.nodes())
     for (OpId op : node.ops) k[op].attrs.set(AttrName::label, node.label.str());
 }
 
-/// Reads off a Schedule what the plan and the steps leave open: from the kernel as it was, and as
-/// the passes have left it, where ops have their labels.
+/// Builds the Schedule from the plan, the steps of the expanded loops, the kernel before the
+/// pipelining passes, and the kernel after them, in which ops have labels.
 class ScheduleReader {
  public:
   ScheduleReader(const Kernel& before, const Kernel& after, const Plan& plan, const Schedule* asked,
@@ -60,11 +60,11 @@ class ScheduleReader {
   }
 
  private:
-  /// A load of a ring.
+  /// A load into a ring.
   struct Copied {
     int slots = 1;
     bool by_threads = false;  ///< by cp.async
-    std::size_t place = 0;    ///< among the copies of the text, the last of it
+    std::size_t place = 0;    ///< position of its last copy among all copies, in text order
   };
 
   Channel& add_channel(ChannelKind kind, std::int64_t slots, std::vector<Label> payload = {}) {
@@ -81,7 +81,7 @@ class ScheduleReader {
     const bool is_tma = d.opcode == Opcode::CopyTma;
     const auto slots = static_cast<int>(k_.type(d.operands[0]).shape()[0]);
     copies_[load] = {slots, !is_tma, ++num_copies_};
-    // Loads by TMA share mbarriers; those of a loop by cp.async are one group of copies.
+    // TMA loads that share an mbarrier are one channel, as are all cp.async loads of a loop.
     const Value ring =
         is_tma ? d.operands[2]
                : first_ring_.try_emplace(graph_[*graph_.find(load)].region, d.operands[0])
@@ -117,7 +117,7 @@ class ScheduleReader {
     const auto any = [](const Kernel& k, const auto& wanted) {
       return any_op(k, k.body(), wanted);
     };
-    // Tiles of clusters that multicast come the same way, though from no counter.
+    // Clusters that multicast also publish their tiles, but do not use a counter.
     const bool has_counter = any(k_, [&](OpId op) { return k_[op].opcode == Opcode::PublishTile; });
     const bool has_pairs =
         any(before_, [&](OpId op) { return before_[op].attrs.i(AttrName::balanced_pairs) == 1; });
@@ -126,7 +126,7 @@ class ScheduleReader {
                           : TileOrder::Serpentine;
   }
 
-  /// Tiles that threads store for the MMAs of all warpgroups.
+  /// Adds channels for tiles that threads store for the MMAs of all warpgroups.
   void stored_tiles() {
     walk(k_, k_.body(), [&](OpId op) {
       const OpData& d = k_[op];
@@ -142,7 +142,7 @@ class ScheduleReader {
       add_channel(ChannelKind::Smem, slots, all);
   }
 
-  /// A conversion of a loop that was not expanded, which warps make through shared memory.
+  /// Adds a channel for a conversion through shared memory in a loop that was not expanded.
   void conversion(const Node& node) {
     const auto op = ops_.find(node.label);
     if (node.kind != NodeKind::Convert || op == ops_.end()) return;
@@ -165,7 +165,7 @@ class ScheduleReader {
     in_flight_ = is_expanded && std::ranges::any_of(expanded->steps.steps, stays) ? 1 : 0;
     LoopSchedule loop;
     loop.loop = node.label;
-    int lead = 0;  // iterations that a role which loads for itself is ahead of its dots
+    int lead = 0;  // iterations by which the consumers' own loads are ahead of their dots
     for (std::size_t i : nodes)
       if (is_copied(graph_[i].label) && is_own(graph_[i].label))
         lead = std::max(lead, lead_of(graph_[i].label));
@@ -190,9 +190,11 @@ class ScheduleReader {
   }
 
   bool is_copied(Label load) const { return copies_.contains(load); }
-  /// The consumers load it: all, where there is no producer, and else what they copy by cp.async.
+  /// Returns true if the consumers execute the load: all loads if there is no producer, otherwise
+  /// those by cp.async.
   bool is_own(Label load) const { return consumer_ == 0 || copies_.at(load).by_threads; }
-  /// Iterations by which such a load is ahead: a slot that dots in flight read is no place for it.
+  /// Returns the iterations by which such a load is ahead. cp.async cannot fill a slot that dots in
+  /// flight read.
   int lead_of(Label load) const {
     const Copied& copied = copies_.at(load);
     return copied.slots - 1 - (copied.by_threads ? in_flight_ : 0);
@@ -203,7 +205,7 @@ class ScheduleReader {
     step.op = node.label;
     if (!is_own(node.label)) return step;
     step.role = consumer_;
-    // Behind the slots in flight, and one more where the reader is late.
+    // A late reader delays the load by one more stage.
     const int lag = feeds(node.label, late) ? 1 : 0;
     step.stage = static_cast<std::int8_t>(lead - (lead_of(node.label) - lag));
     return step;
@@ -214,7 +216,7 @@ class ScheduleReader {
                                      [&](const Edge& e) { return e.from == *from && e.to == *to; });
   }
 
-  /// The consumers' other steps are those that the loop was expanded from.
+  /// Adds the consumers' other steps, from which the loop was expanded.
   void add_expanded(std::vector<Step>& copies, std::vector<Step> steps, int lead) const {
     std::erase_if(steps, [&](const Step& step) { return is_copied(step.op); });
     const int first = steps.empty() ? 0 : std::ranges::min(steps, {}, &Step::stage).stage;
@@ -223,7 +225,7 @@ class ScheduleReader {
       step.stage = static_cast<std::int8_t>(step.stage - first + lead);
     }
     std::ranges::stable_sort(steps, {}, &Step::order);
-    // TMA fills a slot that dots in flight have read behind the wait that retires them.
+    // If dots stay in flight, a TMA load follows the wait that retires the readers of its slot.
     const auto is_in_front = [&](const Step& copy) {
       return in_flight_ == 0 || copy.role != consumer_ || copies_.at(copy.op).by_threads;
     };
@@ -231,9 +233,9 @@ class ScheduleReader {
     copies.insert(behind, steps.begin(), steps.end());
   }
 
-  /// The nodes of a loop that was not expanded, but for those that are folded into their users.
-  /// Ops of two nodes may stand between each other in the text: a node comes behind all that it
-  /// needs in the same iteration, else as its last op stands.
+  /// Adds the nodes of a loop that was not expanded, except those that are folded into their users.
+  /// Ops of two nodes may alternate in the text. A node follows all nodes that it needs in the same
+  /// iteration; otherwise the order is that of the nodes' last ops.
   void add_others(std::vector<Step>& steps, RegionId body, int lead) const {
     std::vector<std::size_t> nodes;
     for (OpId op : before_.ops(body))
@@ -249,7 +251,7 @@ class ScheduleReader {
       auto next = std::ranges::find_if(nodes, [&](std::size_t to) {
         return std::ranges::none_of(nodes, [&](std::size_t from) { return needs(to, from); });
       });
-      if (next == nodes.end()) next = nodes.begin();  // judge says what is wrong
+      if (next == nodes.end()) next = nodes.begin();  // a cycle, which judge reports
       Step& step = steps.emplace_back();
       step.op = graph_[*next].label;
       step.role = consumer_;
@@ -258,7 +260,7 @@ class ScheduleReader {
     }
   }
 
-  /// The first dot that runs later than others of its iteration; or none.
+  /// Returns the first dot that runs in a later stage than another dot, or an empty label.
   Label late_dot(const LoopSchedule& loop) const {
     const auto is_dot = [&](const Step& step) {
       const auto node = graph_.find(step.op);
@@ -271,8 +273,8 @@ class ScheduleReader {
     return late == dots.end() ? Label() : late->op;
   }
 
-  /// The fragments that a late dot reads are carried in registers. Where it stands in front of its
-  /// loop, too, it is the last one of the tile before.
+  /// Adds a register channel for the fragments that a late dot reads. If the dot also precedes its
+  /// loop, it is the last one of the previous tile, and tiles overlap.
   void carry(Label dot, Label loop) {
     const OpId op = graph_[*graph_.find(dot)].ops.front(),
                def = before_[before_[op].operands[0]].def;
@@ -292,8 +294,8 @@ class ScheduleReader {
   }
 
   // ---- stores
-  /// One channel for each ring of staging buffers; those whose stores all combine with memory
-  /// reduce.
+  /// Adds a channel for each ring of staging buffers: a Reduce channel if all of its stores combine
+  /// with memory, else a Store channel.
   void stores() {
     for (const StagingRing& ring : staging_rings(k_, asked_, plan_.groups(), k_.info.smem_bytes)) {
       std::vector<Label> payload;
@@ -309,7 +311,7 @@ class ScheduleReader {
     }
   }
 
-  /// Columns of the widest tile that a buffer takes; 0 where that is the widest one of the author.
+  /// Returns the columns of the widest tile in a buffer; 0 if that is the author's widest tile.
   int columns_of(const StagingRing& ring) const {
     std::int64_t widest = 0, of_author = 0;
     for (OpId op : ring.stores) {
@@ -326,14 +328,14 @@ class ScheduleReader {
   const Plan& plan_;
   const Schedule* asked_;  ///< the author's
   std::span<const ExpandedLoop> expanded_;
-  Graph graph_;                             ///< of the kernel before
-  std::map<Label, std::vector<OpId>> ops_;  ///< that have the label now, in text order
+  Graph graph_;                             ///< of the kernel before pipelining
+  std::map<Label, std::vector<OpId>> ops_;  ///< ops with the label after pipelining, in text order
   std::map<Label, Copied> copies_;
   std::size_t num_copies_ = 0;
-  std::map<Value, std::size_t> channel_of_;  ///< of mbarriers, or of a loop's first ring
-  std::map<RegionId, Value> first_ring_;     ///< of a loop's copies by cp.async
+  std::map<Value, std::size_t> channel_of_;  ///< by mbarriers, or by a loop's first ring
+  std::map<RegionId, Value> first_ring_;     ///< first ring of a loop's copies by cp.async
   std::uint8_t consumer_ = 0;  ///< index of the consumers' role; 0: there is no producer
-  int in_flight_ = 0;          ///< of the dots of the loop that is read
+  int in_flight_ = 0;          ///< 1 if dots of the current loop stay in flight
   Schedule s_;
 };
 

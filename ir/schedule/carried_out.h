@@ -1,5 +1,5 @@
 #pragma once
-// The Schedule that today's passes carry out for a Plan, read off the machine form that they leave.
+// Extracts the Schedule that the passes execute for a Plan from the machine form that they produce.
 #include <string>
 
 #include "ir/pipeline.h"
@@ -8,15 +8,16 @@
 namespace tegula::ir {
 
 struct CarriedOut {
-  /// The kernel as it has its layouts and before its dots are pipelined: the labels of the Schedule
-  /// are those of its Graph.
+  /// The kernel after layouts are assigned and before its dots are pipelined. The labels of the
+  /// Schedule refer to the Graph of this kernel.
   Kernel machine;
   Schedule schedule;
 };
 
-/// Runs the passes on a copy of a kernel in tile form. `context` has the plan, or what it must
-/// have, and gets the remarks. Conversions of scheduled loops through shared memory are channels;
-/// those behind loops, and reductions, are not: the lowering decides about their memory.
+/// Runs the passes on a copy of a kernel in tile form and returns the result. `context` contains
+/// the plan, or its required fields, and receives the remarks. In scheduled loops, conversions
+/// through shared memory are channels. Conversions after loops and reductions are not, because the
+/// lowering assigns their memory.
 CarriedOut schedule_carried_out(const Kernel& tile, PassContext& context);
 
 }  // namespace tegula::ir

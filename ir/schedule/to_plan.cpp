@@ -12,7 +12,7 @@
 namespace tegula::ir {
 namespace {
 
-/// Sets the fields of a plan one after the other.
+/// Derives the fields of a plan from a Schedule.
 class Fields {
  public:
   explicit Fields(const Schedule& s) : s_(s) {}
@@ -22,7 +22,7 @@ class Fields {
     tiles();
     rings();
     out_.tma_store = std::ranges::any_of(s_.channels, is_of_stores, &Channel::kind);
-    // Ping-pong's token is that of a loop: it orders tiles.
+    // The token of a ping-pong kernel orders loops; other tokens order MMAs.
     out_.warp_scheduler_barrier = std::ranges::any_of(
         s_.tokens, [](const Token& t) { return !t.first.str().starts_with("loop#"); });
     return out_;
@@ -33,7 +33,7 @@ class Fields {
     return std::ranges::find(s_.dots, engine, &DotForm::engine) != s_.dots.end();
   }
 
-  /// The role of the dots; else the last one.
+  /// Returns the role of the dots, or the last role if no loop contains a dot.
   std::size_t consumer() const {
     for (const LoopSchedule& loop : s_.loops)
       for (const Step& step : loop.steps)
@@ -70,7 +70,8 @@ class Fields {
     });
   }
 
-  /// The first ring of a loop's loads, a second one of other slots, and stationary operands.
+  /// Sets the slots of the first ring of a loop's loads, of a second ring if its slots differ, and
+  /// of stationary operands.
   void rings() {
     int stages = 0, late = 0;
     for (const Channel& c : s_.channels) {
@@ -82,7 +83,8 @@ class Fields {
       else if (c.slots != stages)
         late = c.slots;
     }
-    // The mainloop of wgmmas has two slots at least: who asks for one is told what is had.
+    // A wgmma mainloop has at least two slots. Requests for one slot are rejected with the actual
+    // count.
     if (stages != 0) out_.stages = std::max(stages, has_engine(Engine::Wgmma) ? 2 : 1);
     out_.late_stages = late;
   }
@@ -97,8 +99,9 @@ PlanPatch plan_fields(const Schedule& s) { return Fields(s).patch(); }
 
 namespace {
 
-/// One slot in registers for what a later stage reads follows from the stages; channels, and loads
-/// of one, are in no order; a role's stages are those beside its own first one.
+/// Returns a text that is equal for Schedules with the same meaning: stages count from the first
+/// one of each role, channels and their loads are sorted, and register channels with one slot are
+/// omitted because they follow from the stages.
 std::string text_to_compare(Schedule s) {
   for (LoopSchedule& loop : s.loops)
     for (std::uint8_t role = 0; role < s.roles.size(); ++role) {
@@ -123,7 +126,7 @@ std::string first_difference(const Schedule& wanted, const Schedule& carried_out
   const std::vector<std::string_view> others = split(have, '\n');
   for (std::string_view line : split(want, '\n'))
     if (std::ranges::find(others, line) == others.end()) return std::string(trim(line));
-  // All lines are there, and others besides.
+  // No line is missing, but the other Schedule has additional lines.
   const std::vector<std::string_view> lines = split(want, '\n');
   for (std::string_view line : others)
     if (std::ranges::find(lines, line) == lines.end())

@@ -1,5 +1,5 @@
 #pragma once
-// Schedules in the place of a plan's fields: the Plan by which today's passes carry out a Schedule.
+// Converts a Schedule to the plan fields by which the passes execute it.
 #include <string>
 
 #include "ir/schedule/schedule.h"
@@ -7,12 +7,12 @@
 
 namespace tegula::ir {
 
-/// Fields of a plan that say the same as the Schedule, as far as a plan can: whoever asks compares
-/// the Schedule with the one that is carried out.
+/// Returns the plan fields that express the Schedule. A plan cannot express every Schedule, so the
+/// caller must compare the Schedule with the one that the passes execute.
 PlanPatch plan_fields(const Schedule& s);
 
-/// The first line of the Schedule's text that the other one lacks, whatever their channels are
-/// called; empty where they mean the same.
+/// Returns the first line of the Schedule's text that is missing from the other one, ignoring the
+/// names of channels; "" if both have the same meaning.
 std::string first_difference(const Schedule& wanted, const Schedule& carried_out);
 
 }  // namespace tegula::ir

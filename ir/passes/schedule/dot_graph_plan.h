@@ -1,5 +1,5 @@
 #pragma once
-// The plan of a kernel whose loops hold any graph of dots (ir/passes/dot_graph).
+// Plans for kernels whose loops contain arbitrary graphs of dots (ir/passes/dot_graph).
 #include <optional>
 
 #include "ir/kernel.h"
@@ -7,19 +7,19 @@
 
 namespace tegula::ir {
 
-/// None where some dot of the kernel is in no loop of a graph of dots that so many warps compute,
-/// or where all loops are GEMMs'.
+/// Returns the needs of the kernel's dots if `num_warps` warps can compute them as graphs of dots.
+/// Returns nothing if a dot is not in such a loop, or if all loops are plain GEMMs.
 std::optional<DotNeeds> dot_graph_needs(const Kernel& k, int num_warps);
 
-/// A plan in tile form: warps, stages, producer warps; none where a dot cannot be a wgmma, or where
-/// registers or shared memory do not suffice.
+/// Returns a plan for a kernel in tile form; nothing if a dot cannot be a wgmma, or if registers or
+/// shared memory are insufficient.
 std::optional<Plan> dot_graph_plan(const Kernel& k, const KernelSummary& s);
 
-/// Whether the plan's warps compute such graphs.
+/// Returns true if the plan's warps can compute the kernel's graphs of dots.
 bool dot_graph_fits(const Kernel& k, const Plan& plan);
 
-/// Whether threads copy some operands of the plan's kernel and TMA others, and a CTA fills an SM:
-/// tiles that may be persistent.
+/// Returns true if threads copy some operands and TMA copies others, and one CTA fills an SM, so
+/// that the kernel may be persistent.
 bool gathers_alone_on_sm(const Kernel& k, const Plan& plan);
 
 }  // namespace tegula::ir

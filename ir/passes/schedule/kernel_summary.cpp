@@ -12,17 +12,17 @@
 namespace tegula::ir {
 namespace {
 
-/// Registers that column terms take: a factor, and the terms added to rows.
+/// Registers for column terms: a factor, and the terms added to rows.
 constexpr int kColumnTermRegisters = 4;
 
-/// Warps of the whole warpgroups that have 16 rows a warp, in all a CTA's at most.
+/// Returns the number of warps, in whole warpgroups, for 16 rows per warp, at most those of a CTA.
 int warps_of_rows(std::int64_t rows) {
   constexpr std::int64_t kMaxWarpgroups = 4;
   return kWarpgroupWarps *
          static_cast<int>(std::clamp<std::int64_t>(rows / kWgmmaRows, 1, kMaxWarpgroups));
 }
 
-/// A dot whose first operand is computed from another dot's result.
+/// Returns true if the value is computed from the result of a dot.
 bool depends_on_dot(const Kernel& k, Value v, int depth) {
   const OpId def = k[v].def;
   if (!def || depth > 24) return false;
@@ -39,15 +39,15 @@ bool depends_on_dot(const Kernel& k, Value v, int depth) {
   });
 }
 
-/// A row of numbers with which the accumulator begins in each outer iteration: a thread keeps its
-/// columns.
+/// Returns true if the accumulator starts as a broadcast row that is computed outside of the loop:
+/// a thread keeps its columns of that row in registers.
 bool is_repeated_row(const Kernel& k, Value acc, RegionId loop_body) {
   const OpId def = k[acc].def;
   return def && k[def].opcode == Opcode::Broadcast && k[def].parent != loop_body &&
          k.type(k[def].operands[0]).shape()[0] == 1;
 }
 
-/// The value is computed from what is read from memory, through tiles, too.
+/// Returns true if the value is computed from values read from memory, possibly through tiles.
 bool is_read(const Kernel& k, Value v, std::unordered_set<Value>& seen) {
   const OpId def = k[v].def;
   if (!def || !seen.insert(v).second) return false;
@@ -61,7 +61,7 @@ bool is_read(const Kernel& k, Value v, std::unordered_set<Value>& seen) {
          });
 }
 
-/// Bytes of all slots of a Schedule's channels of stores, for one group of warps.
+/// Returns the bytes of all slots of a Schedule's store channels, for one group of warps.
 std::int64_t asked_staging_bytes(const Kernel& k, const Schedule& asked) {
   const Graph graph = Graph::without_edges(k);
   std::int64_t sum = 0;

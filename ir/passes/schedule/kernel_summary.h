@@ -11,45 +11,46 @@ namespace tegula::ir {
 struct KernelSummary {
   std::int64_t max_tile_elems = 1;  ///< elements of the largest loaded, stored or reduced tile
   std::int64_t max_accumulator_elems = 0;    ///< elements of the largest dot accumulator
-  std::int64_t mma_rows = 0, most_rows = 0;  ///< rows of that one, and of the dots with the most
+  std::int64_t mma_rows = 0, most_rows = 0;  ///< rows of that accumulator; maximum rows of all
   /// Greatest common divisors of all accumulators' rows and columns.
   std::int64_t common_rows = 0, common_columns = 0;
-  bool has_trip = false;  ///< mainloops run at least once, as some `assume` says
+  bool has_trip = false;  ///< the last mainloop runs at least once, as an `assume` states
   bool back_to_back =
       false;  ///< a dot's operand depends on another dot: rows must stay within a warp
   std::int64_t accumulator_init_registers = 0;  ///< registers for the accumulators' initial values
-  int stages = 0;                               ///< stages that a loop asks for; 0: none
-  /// The needs of the dots as wgmmas of 16 rows a warp; or why one of them can be none.
+  int stages = 0;                               ///< stages that a loop requests; 0: none
+  /// Needs of the dots as wgmmas with 16 rows per warp, or why one of them cannot be a wgmma.
   Result<DotNeeds> dots = Result<DotNeeds>::refused("there are none");
 
-  /// All dots are wgmmas of GEMMs, back to back or not.
+  /// Returns true if all dots can be wgmmas of GEMMs, back to back or not.
   bool are_gemms() const { return dots && dots->are_gemms; }
 };
 
 KernelSummary summarize(const Kernel& k);
 
-/// Bytes that TMA copies in an iteration of GEMMs: operands, and if the plan says so all others.
+/// Returns the bytes that TMA copies per iteration of GEMMs: operands, and auxiliary loads if the
+/// plan has tma_aux_loads.
 inline std::int64_t stage_bytes(const DotNeeds& needs, const Plan& plan) {
   return needs.operand_bytes + (plan.tma_aux_loads ? needs.other_bytes : 0);
 }
 
-/// The fields that the plan of the kernel is to have, preferred ones among them.
+/// Returns the requested fields of the kernel's plan, including preferred ones.
 PlanPatch wanted_fields(const Kernel& k, const PassContext& context);
-/// Whether auxiliary loads go by TMA, as far as is known in front of the plan.
+/// Returns true if TMA should execute auxiliary loads, as far as is known before a plan is chosen.
 bool wants_tma_aux_loads(const Kernel& k, const PassContext& context);
 
-/// Whether a load_view of a tile stands in a mainloop, and is no operand of any dot.
+/// Returns true for a load_view of a tile in a mainloop that is not an operand of a dot.
 bool is_aux_load(const Kernel& k, OpId load);
-/// Bytes of the largest staging buffer for TMA stores of a kernel in tile form, for all warpgroups
-/// together; 0 if no store qualifies. Of an author's Schedule, bytes of all the buffers that it
-/// asks for.
+/// Returns the bytes of the largest staging buffer for TMA stores of a kernel in tile form, for all
+/// warpgroups together; 0 if no store qualifies. With an author's Schedule, returns the bytes of
+/// all buffers that it requests.
 std::int64_t staged_bytes(const Kernel& k, const Plan& plan, const Schedule* asked = nullptr);
-/// Whether lists, tables or lengths in memory determine the trip counts of mainloops.
+/// Returns true if values in memory (lists, tables, lengths) determine trip counts of mainloops.
 bool has_data_dependent_trips(const Kernel& k);
-/// Whether two neighbouring tiles are as much work as any other two.
+/// Returns true if each pair of neighbouring tiles has as much work as any other pair.
 bool has_balanced_pairs(const Kernel& k);
-/// It may be started before the kernel in front of it has ended, which counts its tiles at the same
-/// place.
+/// Returns true if the kernel uses programmatic dependent launch: it may start before the previous
+/// kernel, which uses the same tile counter, has ended.
 bool uses_pdl(const Kernel& k);
 
 }  // namespace tegula::ir

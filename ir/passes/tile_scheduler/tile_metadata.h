@@ -32,7 +32,7 @@ class TileMetadata {
 
   const Kernel* k_;
   std::unordered_map<Value, bool> code_;     ///< computed only from scalars, before all loops
-  std::unordered_map<Value, bool> of_tile_;  ///< whether these depend on the tile id
+  std::unordered_map<Value, bool> of_tile_;  ///< true: depends on the tile id
   std::unordered_map<Value, bool> long_choice_;
   std::vector<Value> facts_;
 };
