@@ -3,7 +3,7 @@
 namespace tegula::ir {
 namespace {
 
-/// Returns the scalar that `v` is, or is a splat of; none for other values.
+/// Returns `v` if it is a scalar, or the scalar that it repeats if it is a splat; null otherwise.
 Value added_scalar(const Kernel& k, Value v) {
   if (k.type(v).is_scalar()) return v;
   const OpId def = k[v].def;

@@ -128,8 +128,8 @@ class Materializer {
     changed_ = true;
   }
 
-  /// A tile that is absent as a whole reduces to the identity: one select of the result instead of
-  /// one per element.
+  /// Handles a bound that excludes the whole tile, whose reduction is then the identity: one select
+  /// of the result replaces one per element.
   void select_result(OpId op) {
     Builder b(k_, op);
     Value inside;
@@ -149,8 +149,8 @@ class Materializer {
     narrow_operand(folded);
   }
 
-  /// A user's combination has no known identity: a validity flag is reduced with the values and
-  /// selects the side that exists.
+  /// Reduces a validity flag with the values, because a user's function has no known identity. The
+  /// flag selects the side that exists.
   void fold_with_validity(OpId op) {
     Builder b(k_, op);
     Value present;
@@ -237,7 +237,8 @@ class Materializer {
     k_[yield].operands.push_back(either);
   }
 
-  /// A sort takes the presence mask as an operand; absent keys are in no bin.
+  /// Handles absent elements of a sort, which takes the presence mask as an operand, and of
+  /// key_ranks, in which absent keys become -1, which is in no bin.
   void ordered_operand(OpId op) {
     Builder b(k_, op);
     const Value v = k_[op].operands[0];
@@ -346,7 +347,7 @@ class Materializer {
     }
   }
 
-  /// A scattering store leaves out whole lines by its index tiles.
+  /// Changes the index tiles of a scattering store so that it skips absent lines.
   void scatter_places(OpId op, std::vector<PresenceBound>& bounds) {
     const int along = gathered_dim(k_, k_[op]);
     if (along < 0) return;

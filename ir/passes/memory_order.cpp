@@ -116,7 +116,8 @@ class MemoryOrder {
     return found;
   }
 
-  /// Returns false if a barrier is missing and `asks` is set.
+  /// Updates the open accesses. If `asks`, records a missing barrier and returns false if one is
+  /// needed before the op.
   bool visit_leaf(OpId op, State& open, bool asks) {
     const OpData& d = k_[op];
     if (meets_before(d)) open.clear();

@@ -2,8 +2,8 @@
 //
 // Before:  r = load_view R; v = f(sums, cast r); store_view C, v                   (128x256)
 // After:   for each subtile: r = load_view R there; v = f(tile_slice sums, cast r); store_view
-// A thread then holds the operands and intermediate values of one subtile only, besides the
-// accumulator. Loads run a few subtiles ahead: the computation in between hides their latency, and
+// A thread then holds the accumulator and the operands and intermediate values of one subtile
+// only. Loads run a few subtiles ahead: the computation in between hides their latency, and
 // they cannot move past the stores that follow them. The first loads are placed before the wait for
 // the last MMAs.
 #include <algorithm>

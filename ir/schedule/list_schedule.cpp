@@ -15,7 +15,7 @@ namespace {
 /// Number of dots for which both stages are tried; other dots run in stage 0.
 constexpr std::size_t kMaxLateDots = 6;
 
-/// `from` of iteration i - distance runs before `to` of iteration i.
+/// A dependence: `from` of iteration i - distance must run before `to` of iteration i.
 struct Before {
   std::size_t from, to;
   int distance;

@@ -210,7 +210,7 @@ class Simulation {
   }
 
   // ---- simulation
-  /// The time at which an actor can continue, and what it waits for until then.
+  /// Time at which an actor can continue, and the event that it waits for until then.
   struct Ready {
     double at;
     std::string_view what = {}, of = {};

@@ -1,6 +1,6 @@
 #pragma once
-// Simulated timeline of a Schedule: what each role of a CTA does when, by a simple model of an SM.
-// Order, waits and releases follow the Schedule; durations come from the model.
+// Simulated timeline of a Schedule: the activities of each role of a CTA in a simple model of an
+// SM. Order, waits and releases follow the Schedule; durations come from the model.
 #include <cstdint>
 #include <optional>
 #include <string>

@@ -22,7 +22,7 @@
 namespace tegula::ir {
 namespace {
 
-/// Largest number of registers of a value that is kept from the previous tile, besides its
+/// Maximum number of registers of a value that is kept from the previous tile, in addition to the
 /// accumulator.
 constexpr std::int64_t kMaxRegisters = 8;
 

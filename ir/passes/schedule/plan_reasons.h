@@ -1,5 +1,5 @@
 #pragma once
-// Why a plan is what it is, in words.
+// Explains the choices of a plan in text.
 #include <string>
 #include <vector>
 
@@ -8,10 +8,10 @@
 
 namespace tegula::ir {
 
-/// "wgmma=0: the reason", of a kernel whose plan could not have it.
+/// Returns "wgmma=0: REASON" for a kernel whose plan cannot use wgmma.
 std::string wgmma_missed_remark(const Kernel& k);
 
-/// "field=value: the reason", of the fields of a plan that was chosen for the kernel.
+/// Returns "FIELD=VALUE: REASON" for fields of a plan that was chosen for the kernel.
 std::vector<std::string> plan_reasons(const Plan& plan, const Kernel& k);
 
 /// Throws T1407: the requested fields, or the whole plan if none were requested, break the rule.

@@ -3,7 +3,7 @@
 namespace tegula::ir {
 namespace {
 
-/// Registers that a thread which copies has use for.
+/// Registers per thread beyond which a producer does not benefit from more.
 constexpr int kProducerRegisters = 40;
 
 }  // namespace

@@ -6,8 +6,8 @@
 
 namespace tegula::ir {
 
-/// Registers that a wgmma thread needs besides its accumulators: addresses, and those that ptxas
-/// keeps live.
+/// Registers that a wgmma thread needs in addition to its accumulators: addresses, and those that
+/// ptxas keeps live.
 inline constexpr int kNonAccumulatorRegisters = 26;
 
 /// Adds one producer warp. If consumers can use more registers than that leaves them, adds a whole

@@ -3,10 +3,10 @@
 // Before:  s = for .. (acc: 16x128) { yield dot a, b, acc }
 // After:   t = for .. (acc: 128x16) { yield dot (permute b), (permute a), acc }; s = permute t
 //
-// A warpgroup computes 64 rows of a product, and any multiple of 8 columns: a tile of few rows
-// leaves it most of its work undone, and its transpose nothing. What follows the loop sees the
-// chain as it did. An operand of several products is turned once: only so are they still the only
-// users of what is loaded.
+// A wgmma computes 64 rows of a product and any multiple of 8 columns, so a tile of few rows wastes
+// most of its work, and the transpose wastes none. Ops after the loop still see the original shape.
+// An operand of several dots is transposed once, so that the dots remain the only users of its
+// load.
 #include "ir/passes/schedule/swap_ab.h"
 
 #include <algorithm>

@@ -9,10 +9,10 @@
 namespace tegula::ir {
 
 namespace {
-/// Each is a word that one thread writes and every warp reads.
+/// Maximum number of values: each is a word that one thread writes and every warp reads.
 constexpr std::size_t kMost = 12;
-/// A selection that takes more slow ops than this, such as a search, is passed on itself instead of
-/// its operands.
+/// A selection computed by more slow ops than this, such as a search, is published itself instead
+/// of its operands.
 constexpr int kMaxSlow = 4;
 }  // namespace
 
