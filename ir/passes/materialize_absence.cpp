@@ -237,8 +237,7 @@ class Materializer {
     k_[yield].operands.push_back(either);
   }
 
-  /// Handles absent elements of a sort, which takes the presence mask as an operand, and of
-  /// key_ranks, in which absent keys become -1, which is in no bin.
+  /// Masks absent elements of a sort; in key_ranks, absent keys become -1, which is in no bin.
   void ordered_operand(OpId op) {
     Builder b(k_, op);
     const Value v = k_[op].operands[0];
