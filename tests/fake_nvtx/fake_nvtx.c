@@ -14,7 +14,7 @@ struct VersionInfo {
   void (*set_injection_version)(uint32_t version);
 };
 
-enum { kMost = 64, kLength = 64 };
+enum { kMost = 1024, kLength = 64 };
 static char events[kMost][kLength];
 static int count;
 
