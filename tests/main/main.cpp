@@ -82,8 +82,8 @@ int main(int count, char** words) {
       return EXIT_SUCCESS;
     }
     constexpr std::string_view kFile = "--file=";
-    const Selection selection = word.starts_with(kFile) ? select_file(word.substr(kFile.size()))
-                                                        : Selection::no_such_file;
+    const Selection selection =
+        word.starts_with(kFile) ? select_file(word.substr(kFile.size())) : Selection::no_such_file;
     if (selection == Selection::no_such_file) {
       std::fprintf(stderr, "%s: no test in '%s'; --files lists the files\n", words[0], words[i]);
       return EXIT_FAILURE;
