@@ -22,7 +22,7 @@ struct RecordedInterval {
   bool is_point = false;  ///< both bounds are the same value
 };
 
-/// What is known about a node. An integer without `number` may have any value.
+/// Holds the facts about a node. An integer without `number` may have any value.
 struct AbstractValue {
   std::optional<RecordedInterval> number;
   std::optional<ThreeValued> truth;
