@@ -131,22 +131,22 @@ inline MemoryProgram arriver_chain(Device d) {
 }
 
 // ---- scratch of a program that shares its CTA with others
-inline constexpr int kTile = 128, kTiles = 4;
+inline constexpr int kSquareTile = 128, kSquareTiles = 4;
 
 /// Each tile of the matmul goes through memory and comes back transposed.
 inline auto product_through_memory(const char* name) {
   return kernel(name, [=](In<bf16, 2> a, In<bf16, 2> b, InOut<f32, 2> s, Out<f32, 2> z) {
-    for (auto [m, n] : grid(z, kTile, kTile)) {
-      Tile acc = zeros<f32>(kTile, kTile);
+    for (auto [m, n] : grid(z, kSquareTile, kSquareTile)) {
+      Tile acc = zeros<f32>(kSquareTile, kSquareTile);
       for (auto k : steps(a.cols(), 64)) acc = dot(a(m, k), b(k, n), acc);
-      s(m, n) = acc * cast<f32>(arange(kTile) % 8).expand(1);
+      s(m, n) = acc * cast<f32>(arange(kSquareTile) % 8).expand(1);
       z(m, n) = s(m, n).T();
     }
   });
 }
 template <class K>
 MemoryProgram through_memory(const char* name, const K& k, Device d) {
-  constexpr int kExtent = kTile * kTiles;
+  constexpr int kExtent = kSquareTile * kSquareTiles;
   return memory_program<4>(
       name, 1, k,
       {filled(d, {kExtent, 64}, 1, DType::bf16), filled(d, {64, kExtent}, 1, DType::bf16),

@@ -4,7 +4,7 @@
 # so that no mount outlives it.
 [ "$(id -u)" -eq 0 ] || { echo "${0##*/}: a chroot needs root" >&2; exit 1; }
 if [ -z "${TEGULA_MOUNT_NAMESPACE:-}" ]; then
-  TEGULA_MOUNT_NAMESPACE=1 exec unshare --mount --propagation private "$0" "$@"
+  TEGULA_MOUNT_NAMESPACE=1 exec unshare --mount --propagation private "$(realpath "$0")" "$@"
 fi
 
 root=       # the current root; empty: there is none

@@ -43,12 +43,12 @@ tests="gpu_tests ${EXTRA:-}"
 tools/dev/build.sh "$preset" $tests
 
 rm -rf .gpu
-mkdir -p .gpu/lib .gpu/tools .gpu/tests
+mkdir -p .gpu/lib .gpu/tools .gpu/programs
 cp -P $tree/lib/*.so* .gpu/lib/
 cp -r $tree/lib/tegula .gpu/lib/
 has 'tools/*.cpp' && cp $tree/tools/tegula .gpu/tools/
 for test in $tests; do
-  cp "$tree/tests/$test" .gpu/tests/
+  cp "$tree/tests/$test" .gpu/programs/
 done
 find .gpu -type f -exec strip --strip-unneeded {} +
 cp -r --parents tests/filetests .gpu/  # programs that GPU tests run
@@ -84,7 +84,7 @@ export -f run_one
 # run_all TIMES_HOST AT_ONCE: runs the files that time the host, or the others.
 run_all() {
   for backend in ${BACKENDS:-llvm nvrtc}; do
-    for program in tests/*_tests; do
+    for program in programs/*; do
       files=$("$program" --files) || { touch "$logs/${program##*/}.failed"; echo "$program: does not start"; continue; }
       for file in $files; do
         local times_host=0

@@ -14,6 +14,14 @@ suites=("$@")
 [ $# -gt 0 ] || suites=(bookworm trixie)
 case $what in archive | wheel | all) ;; *) echo "package_test: unknown package $what" >&2; exit 2 ;; esac
 
+# one_file PATTERN: the only file in build/package/ that matches.
+one_file() {
+  local found
+  mapfile -t found < <(compgen -G "build/package/$1")
+  [ ${#found[@]} -eq 1 ] || { echo "package_test: ${#found[@]} files match build/package/$1: run make package" >&2; exit 2; }
+  echo "${found[0]}"
+}
+
 # step COMMAND: runs it in the root; what it prints is shown if it fails.
 step() {
   local log
@@ -30,7 +38,7 @@ step() {
 
 test_archive() {
   make_root "$1" g++ cmake make
-  cp build/package/tegula-*.tar.gz "$root/root/"
+  cp "$archive" "$root/root/"
   cp -r tests/package/consumer tests/package/library_calls tests/unit/dsl/golden/vector_add.tir "$root/root/"
   step 'mkdir /opt/t && tar -C /opt/t --strip-components=1 -xf tegula-*.tar.gz'
   step '/opt/t/bin/tegula doctor'
@@ -47,7 +55,7 @@ test_archive() {
 
 test_wheel() {
   make_root "$1" python3 python3-venv python3-numpy
-  cp build/package/tegula-*.whl tests/python/test_kernels.py "$root/root/"
+  cp "$wheel" tests/python/test_kernels.py "$root/root/"
   step '! command -v cc c++ gcc g++ clang'
   step 'python3 -m venv --system-site-packages venv && venv/bin/pip install --no-index tegula-*.whl'
   step 'TEGULA_DEVICE=sim venv/bin/python test_kernels.py'
@@ -56,6 +64,8 @@ test_wheel() {
   remove_root
 }
 
+[ "$what" = wheel ] || archive=$(one_file 'tegula-*.tar.gz')
+[ "$what" = archive ] || wheel=$(one_file 'tegula-*.whl')
 root_env+=(TEGULA_CACHE=off)
 for suite in "${suites[@]}"; do
   for package in archive wheel; do
