@@ -5,6 +5,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tegula/kernels/attention.h"
@@ -43,7 +44,7 @@ void add_tuned_cases(std::vector<Case>& list);
 void add_moe_cases(std::vector<Case>& list);
 void add_grouped_cases(std::vector<Case>& list);
 const std::vector<Case>& cases();
-const Case& find_case(const std::string& name);
+const Case& find_case(std::string_view name);
 
 /// Returns median times of trace, passes, emit and assemble of the library's kernels, as JSON
 /// lines.

@@ -237,11 +237,11 @@ const std::vector<Case>& cases() {
   return list;
 }
 
-const Case& find_case(const std::string& name) {
+const Case& find_case(std::string_view name) {
   for (const Case& c : cases())
     if (c.name == name) return c;
   throw CompileError(
-      Diagnostic{"", "no benchmark case is called " + name, {}, {}, "tegula bench --list"});
+      Diagnostic{"", "no benchmark case is called " + std::string(name), {}, {}, "tegula bench --list"});
 }
 
 }  // namespace tegula::bench
