@@ -1,5 +1,6 @@
-"""Suites attention_masks and attention_scores of peers.py: FlexAttention, alone and with the time its block mask takes, built by
-create_block_mask compiled by us, or as one calls it by default; attention_varlen: FlashAttention-2 with cu_seqlens; attention_decode: one query a head.
+"""Suites attention_masks and attention_scores of peers.py: FlexAttention (its Triton back end, and its FLASH back end where flash_peers.py finds it),
+alone and with the time its block mask takes, built by create_block_mask compiled by us, or as one calls it by default; attention_varlen: FlashAttention
+with cu_seqlens; attention_decode: one query a head.
 
 TFLOPS count the pairs that the mask keeps; computed_tflops those of the blocks that our kernel visits, as the library tells. Values are checked in fp64 on some rows of two heads. A suite yields
 (name, case, make); make() gives (ours, peers, error, work).
@@ -11,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+import flash_peers
 
 DEVICE = torch.device("cuda:0")
 SHAPES = ((4, 16, 4096, 128), (1, 16, 16384, 128))
@@ -104,7 +107,8 @@ def beside_flex(t, case, shape, mask, score=None, number=0.0, tables=()):
     def with_default_mask():
         flex(q, k, v, score_mod=score, block_mask=create_block_mask(mask, None, None, s, s, device=DEVICE))
 
-    return run, {"flex": alone, "flex_with_mask": with_mask, "flex_with_default_mask": with_default_mask}, error, work_of(t.pairs(case, tensors, number), shape, kept_pairs(mask, s))
+    peers = {"flex": alone, "flex_with_mask": with_mask, "flex_with_default_mask": with_default_mask, **flash_peers.flex(q, k, v, mask, score)}
+    return run, peers, error, work_of(t.pairs(case, tensors, number), shape, kept_pairs(mask, s))
 
 
 def document_tables(s, documents):
@@ -195,7 +199,7 @@ def beside_flash_varlen(t, case, total, sequences, heads, d):
     want = torch.einsum("hqk,khd->qhd", torch.softmax(s, -1), v[at, :2].double())
     error = ((o[at, :2].double() - want).norm() / want.norm()).item()
     pairs = int((lengths * (lengths + 1) // 2 if is_causal else lengths * lengths).sum())
-    return run, {"flash2": peer}, error, {"flops": 4 * heads * d * pairs, "facts": {"longest": longest}}
+    return run, {"flash2": peer, **flash_peers.varlen(q, k, v, begins, longest, is_causal)}, error, {"flops": 4 * heads * d * pairs, "facts": {"longest": longest}}
 
 
 def attention_varlen(t):
@@ -235,7 +239,7 @@ def beside_decoders(t, b, h, kv_heads, s, d):
                 return F.scaled_dot_product_attention(q, k, v, enable_gqa=kv_heads != h)
         return call
 
-    peers = {"cudnn": by(SDPBackend.CUDNN_ATTENTION), "flash2": by(SDPBackend.FLASH_ATTENTION), "flex": lambda: flex(q, k, v, enable_gqa=kv_heads != h)}
+    peers = {"cudnn": by(SDPBackend.CUDNN_ATTENTION), "flash2": by(SDPBackend.FLASH_ATTENTION), "flex": lambda: flex(q, k, v, enable_gqa=kv_heads != h), **flash_peers.decode(q, k, v)}
     return run, peers, decoder_error(q, k, v, o), {"bytes": 2 * k.numel() * k.element_size()}
 
 

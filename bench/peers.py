@@ -20,6 +20,7 @@ import sys
 import time
 
 import attention_suites
+import flash_peers
 import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -216,7 +217,7 @@ def attention(t, name, causal, b, h, s, d, kv_heads=None, dtype=torch.bfloat16):
                 return F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=kv_heads != h)
         return call
 
-    peers = {"cudnn": peer(SDPBackend.CUDNN_ATTENTION), "flash2": peer(SDPBackend.FLASH_ATTENTION)}
+    peers = {"cudnn": peer(SDPBackend.CUDNN_ATTENTION), "flash2": peer(SDPBackend.FLASH_ATTENTION), **flash_peers.dense(q, k, v, causal)}
     errors = {"max_err": error_of(o[:1, ENDS][:, :, rows], want)}
     if that_work({"cudnn": peers["cudnn"]}):
         errors["cudnn_err"] = error_of(peers["cudnn"]()[:1, ENDS][:, :, rows], want)
