@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Writes docs/results.md (every case, every suite) and the README's summary (a row a workload) from bench/results/*.jsonl: the newest row of each
-suite, case and back end. --check compares only."""
+"""Writes docs/results.md (every case, every suite) and the README's summary (a row a workload, cases below 0.9) from bench/results/*.jsonl: the
+newest row of each suite, case and back end. --check compares only."""
 import json
 import math
 import pathlib
+import re
 import statistics
 import sys
 import textwrap
@@ -44,6 +45,7 @@ WORKLOADS = [
     ("sort, top-k, search, histogram", ["device_sort", "device_topk", "device_searchsorted", "device_histogram"], "torch"),
     ("Triton's tutorials", [f"triton_{suite}" for *_, suites in triton_page.TUTORIALS for suite in suites], "Triton"),
 ]
+UNMEASURED = {"flex_flash": "FlexAttention's faster FLASH back end (its Triton back end was)", "flash3": "FlashAttention-3", "flash4": "FlashAttention-4"}
 NOT_PEERS = ("ours_plain", "bf16", "copy", "dense", "cublas_gemms")  # variants of the library, and bounds for different work
 
 
@@ -171,17 +173,35 @@ def of_workload(rows, suites):
     return len(cases), rate, f"{median if float(median) >= 1 else f'**{median}**'} ({span(best, 2)})"
 
 
+def outside_the_table(rows):
+    """Returns what the README's rows hide on one card with LLVM: cases below 0.9, and suites that are in no row with their medians."""
+    best = {}
+    for r in rows:
+        peers = [value for name, value in ratios(r).items() if name not in NOT_PEERS]
+        if r["backend"] == "llvm" and peers:
+            best.setdefault(r["suite"], []).append((min(peers), f"{r['suite']} {re.sub(r' [a-z]+[0-9m]+( NN| NT)?$', '', r['case'])} {min(peers):.3f}"))
+    slow = sorted(case for cases in best.values() for case in cases if case[0] < 0.9)
+    in_rows = {suite for _, suites, _ in WORKLOADS for suite in suites}
+    others = [f"{suite} {statistics.median(value for value, _ in cases):.2f}" for suite, cases in sorted(best.items()) if suite not in in_rows]
+    return "\n".join([wrapped("All cases below 0.9: " + "; ".join(text for _, text in slow) + "."), "",
+                      wrapped("In no row, medians: " + ", ".join(others) + ".")]) + "\n"
+
+
 def summary(found):
     """Returns the README's table: one row per workload (LLVM, relative to the fastest peer of each case), one column per card."""
     names = [device.split()[1] for device in found]
+    peers = {name for rows in found.values() for r in rows for name in ratios(r)}
+    missing = [text for name, text in UNMEASURED.items() if name not in peers]
     out = [wrapped(
         "LLVM back end. Ratio = time of the fastest peer / our time, median (least .. largest case): above 1 we are faster, medians "
-        f"below 1 are **bold**. Rates are those of the {names[-1]}."), "",
+        f"below 1 are **bold**. Rates are those of the {names[-1]}. " + (f"Not measured: {', '.join(missing)}. " if missing else "") +
+        "All cases, NVRTC's where measured, clocks, commits and the command: "
+        "[results](docs/results.md)."), "",
            f"| workload | cases | rate | fastest peer | {' | '.join(names)} |", "|---|---|---|---|" + "---|" * len(names)]
     for title, suites, peer in WORKLOADS:
         cards = [of_workload(rows, suites) for rows in found.values()]
         out.append(f"| {title} | {cards[-1][0]} | {cards[-1][1]} | {peer} | {' | '.join(ratio for *_, ratio in cards)} |")
-    return "\n".join(out) + "\n"
+    return "\n".join(out) + "\n\n" + outside_the_table(list(found.values())[-1])
 
 
 def main():
