@@ -240,8 +240,8 @@ const std::vector<Case>& cases() {
 const Case& find_case(std::string_view name) {
   for (const Case& c : cases())
     if (c.name == name) return c;
-  throw CompileError(
-      Diagnostic{"", "no benchmark case is called " + std::string(name), {}, {}, "tegula bench --list"});
+  throw CompileError(Diagnostic{
+      "", "no benchmark case is called " + std::string(name), {}, {}, "tegula bench --list"});
 }
 
 }  // namespace tegula::bench

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks the pages that readers read: README.md, CONTRIBUTING.md, docs/*.md, docs/language/*.md and docs/adr/*.md.
 
-- No line has more than 120 columns.
+- No line but a row of a table has more than 120 columns.
 - An identifier in `code` (one with an underscore, `::` or an inner capital), and a path of ours, is in the tree.
 - A relative link leads to a file.
 - Each file of bench/results/sweeps has one row in the README there, and each name of a row has a file.
@@ -69,7 +69,7 @@ def faults_of(page, words):
     lines = (ROOT / page).read_text().split("\n")
     prose, own = parts(lines)
     for number, line in enumerate(lines, 1):
-        if len(line) > WIDTH:
+        if len(line) > WIDTH and not line.startswith("|"):
             yield f"{page}:{number}: {len(line)} columns"
     for number, line in enumerate(prose, 1):
         for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", re.sub(r"`[^`]*`", "", line)):
