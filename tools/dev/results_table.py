@@ -28,7 +28,7 @@ WORKLOADS = [
     ("attention, causal and full", ["attention_causal", "attention_full"], "cuDNN, FlashAttention-3, -4"),
     ("attention, packed sequences", ["attention_varlen", "attention_varlen_causal"], "FlashAttention-3, -4"),
     ("attention, masks as lambdas", ["mask_causal", "mask_document", "mask_prefix", "mask_window"], "FlexAttention (FLASH)"),
-    ("attention, scores as lambdas", ["score_alibi", "score_distances", "score_softcap", "score_t5"], "FlexAttention (FLASH where it can)"),
+    ("attention, scores as lambdas", ["score_alibi", "score_distances", "score_softcap", "score_t5"], "FlexAttention (FLASH; T5: Triton)"),
     ("attention, decoding", ["attention_decode"], "cuDNN"),
     ("experts bf16, 128 .. 16384 tokens", ["moe"], "torch grouped_mm, compiled"),
     ("experts bf16, 1 .. 32 tokens", ["moe_decode"], "torch grouped_mm, compiled"),
