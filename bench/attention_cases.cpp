@@ -11,6 +11,7 @@
 #include "tegula/kernels/scores.h"
 
 namespace tegula::bench {
+using namespace kernels;
 namespace {
 
 using Tensors = std::span<const Tensor>;

@@ -16,11 +16,12 @@ namespace tegula::bench {
 
 /// Spec and schedule of an attention.
 struct AttentionSetup {
-  AttentionSetup(AttentionSpec s, AttentionSchedule h = {}) : spec(std::move(s)), schedule(h) {}
-  Attention made() const { return Attention(spec, schedule); }
+  AttentionSetup(kernels::AttentionSpec s, kernels::AttentionSchedule h = {})
+      : spec(std::move(s)), schedule(h) {}
+  kernels::Attention made() const { return kernels::Attention(spec, schedule); }
 
-  AttentionSpec spec;
-  AttentionSchedule schedule;
+  kernels::AttentionSpec spec;
+  kernels::AttentionSchedule schedule;
 };
 
 /// A callable case: arguments in the order of its comment, and one optional number.

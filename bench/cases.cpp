@@ -28,6 +28,7 @@
 #include "tools/workload/attention_pairs.h"
 
 namespace tegula::bench {
+using namespace kernels;
 namespace {
 
 /// The hand-written GEMM of gate G0: A [m, k], B [n, k] (transposed), C [m, n], bf16.

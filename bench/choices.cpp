@@ -11,6 +11,7 @@
 #include "tegula/tegula.h"
 
 namespace tegula::bench {
+using namespace kernels;
 namespace {
 
 using CapturedSetup = std::function<AttentionSetup(Tensors)>;

@@ -7,6 +7,7 @@
 #include "tegula/kernels/softmax.h"
 
 using namespace tegula;
+using namespace tegula::kernels;
 
 namespace {
 

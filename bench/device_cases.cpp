@@ -13,6 +13,7 @@
 #include "tegula/kernels/log_matmul.h"
 
 namespace tegula::bench {
+using namespace kernels;
 
 void add_device_cases(std::vector<Case>& list) {
   list.push_back(

@@ -8,6 +8,7 @@
 #include "tegula/tegula.h"
 
 namespace tegula::bench {
+using namespace kernels;
 namespace {
 
 /// Decodes a sum: 1e15 if direct, 2e15 if ping-pong, 4e15 if multicast, 8e15 if stream-K, + stages

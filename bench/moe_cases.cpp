@@ -13,6 +13,7 @@
 #include "tegula/kernels/moe.h"
 
 namespace tegula::bench {
+using namespace kernels;
 namespace {
 
 constexpr int kNumber = 16;  ///< more than the experts per token

@@ -17,6 +17,7 @@
 #include "tegula/kernels/softmax.h"
 
 namespace tegula::bench {
+using namespace kernels;
 namespace {
 
 void add_norms(std::vector<Case>& list) {

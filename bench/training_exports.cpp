@@ -2,6 +2,7 @@
 #include "tegula/kernels/export.h"
 
 using namespace tegula;
+using namespace tegula::kernels;
 
 namespace {
 

@@ -48,7 +48,7 @@ int main() {
   const Tensor slope = Tensor::from(slopes, device);
   Scalar<i32> window = 20;
 
-  const auto attn = attention({
+  const auto attn = kernels::attention({
       .mask = [window](auto, auto, auto q, auto kv) { return q >= kv && q - kv < window; },
       .score = [slope](auto s, auto, auto h, auto q,
                        auto kv) { return s - view<f32, 1>(slope)(h) * cast<f32>(q - kv); },

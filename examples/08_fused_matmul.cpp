@@ -23,7 +23,7 @@ int main() {
                residual = Tensor::normal({m, n}, DType::bf16, 0, 1, 4, device),
                C = Tensor::empty({m, n}, DType::f32, device);
 
-  const auto dense = fused_matmul<bf16, f32>(
+  const auto dense = kernels::fused_matmul<bf16, f32>(
       [](Tile acc, Index m, Index n, In<bf16, 1> bias, In<bf16, 2> residual) {
         return gelu(acc + expand(cast<f32>(bias(n)), 0)) + cast<f32>(residual(m, n));
       });

@@ -8,6 +8,7 @@
 #include "tegula/tegula.h"
 
 using namespace tegula;
+using namespace tegula::kernels;
 
 namespace {
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace tegula {
+namespace tegula::kernels {
 
 void require_tensor(const char* kernel, const char* name, const Tensor& tensor, DType dtype,
                     const Dims& shape) {
@@ -32,4 +32,4 @@ void require_table(const char* kernel, const char* name, const Tensor& tensor, D
       fmt::format("{} of {} dimension{}", tegula::name(dtype), rank, rank == 1 ? "" : "s"));
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -4,7 +4,7 @@
 #include "tegula/kernels/call_place.h"
 #include "tegula/tensor.h"
 
-namespace tegula {
+namespace tegula::kernels {
 
 /// Throws `mistake`, a row of T16 in support/errors.def, at the line of the call.
 template <class... T>
@@ -24,4 +24,4 @@ void require_rank(const char* kernel, const char* name, const Tensor& tensor, in
 void require_table(const char* kernel, const char* name, const Tensor& tensor, DType dtype,
                    int rank);
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -5,7 +5,7 @@
 
 #include "tegula/called_from.h"
 
-namespace tegula::detail {
+namespace tegula::kernels::detail {
 namespace {
 
 /// Removes trailing template arguments "<..>".
@@ -30,11 +30,11 @@ std::string short_name(std::string_view function) {
 }  // namespace
 
 CallPlace::CallPlace(Loc at, std::source_location callable)
-    : before_(called_from()),
+    : before_(tegula::detail::called_from()),
       range_(ProfilerRange::is_heard() ? short_name(callable.function_name()).c_str() : "") {
-  if (!before_.known()) set_called_from(at);
+  if (!before_.known()) tegula::detail::set_called_from(at);
 }
-CallPlace::~CallPlace() { set_called_from(before_); }
-Loc CallPlace::current() { return called_from(); }
+CallPlace::~CallPlace() { tegula::detail::set_called_from(before_); }
+Loc CallPlace::current() { return tegula::detail::called_from(); }
 
-}  // namespace tegula::detail
+}  // namespace tegula::kernels::detail

@@ -7,7 +7,7 @@
 #include "tegula/math.h"
 #include "tegula/tile_ops.h"
 
-namespace tegula {
+namespace tegula::kernels {
 
 /// Returns the maximum and sum of a row from those of its parts in the CTAs of the cluster.
 inline RowExponentials merge_in_cluster(const RowExponentials& mine) {
@@ -16,4 +16,4 @@ inline RowExponentials merge_in_cluster(const RowExponentials& mine) {
   return {top, sum(totals * exp_above(tops, finite_reference(top)))};
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -7,13 +7,13 @@
 
 #include "kernels/argument_error.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
-using detail::HostArg;
-using detail::ParamInfo;
-using detail::ParamKind;
-using detail::ViewAccess;
+using tegula::detail::HostArg;
+using tegula::detail::ParamInfo;
+using tegula::detail::ParamKind;
+using tegula::detail::ViewAccess;
 
 /// A tensor whose element type is the common type of all such tensors of a call.
 ExportParam tensor(const char* name, const std::string& dims, ViewAccess access = ViewAccess::In) {
@@ -135,4 +135,4 @@ Exportable moe_backward(const Moe& layer, Loc at) {
   return out;
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

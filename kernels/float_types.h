@@ -3,7 +3,7 @@
 #include "kernels/argument_error.h"
 #include "tegula/tensor.h"
 
-namespace tegula {
+namespace tegula::kernels {
 
 /// Calls `run` with a value of the host type of `dtype`: bf16, f16 or f32. Throws for other types.
 template <class Run>
@@ -14,4 +14,4 @@ void for_float(const char* kernel, DType dtype, const Run& run) {
   throw_argument_error(ErrorId::row_type, kernel, name(dtype));
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

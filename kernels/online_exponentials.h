@@ -7,7 +7,7 @@
 #include "tegula/math.h"
 #include "tegula/tile_ops.h"
 
-namespace tegula {
+namespace tegula::kernels {
 
 /// Maximum of a row, and sum of the exponentials of its elements relative to the maximum.
 struct RowExponentials {
@@ -50,4 +50,4 @@ class OnlineExponentials {
   Tile top_, total_;
 };
 
-}  // namespace tegula
+}  // namespace tegula::kernels

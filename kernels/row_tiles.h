@@ -6,7 +6,7 @@
 #include "tegula/row_config.h"
 #include "tegula/tile_ops.h"
 
-namespace tegula {
+namespace tegula::kernels {
 
 /// Longest row, in columns, that one program keeps in registers.
 inline constexpr std::int64_t kMaxHeldColumns = 32768;
@@ -19,4 +19,4 @@ inline constexpr Hints kReadOnce{.evict = Evict::last};
 /// Broadcasts one value per row along the row, for a tile of several rows or of one row.
 inline Tile along_row(const Tile& t) { return t.rank() == 0 ? t : t.expand(1); }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -3,7 +3,7 @@
 #include "kernels/argument_error.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::kernels {
 
 void vector_add(const Stream& stream, const Tensor& x, const Tensor& y, const Tensor& z, Loc at) {
   const detail::CallPlace here(at);
@@ -16,4 +16,4 @@ void vector_add(const Stream& stream, const Tensor& x, const Tensor& y, const Te
   add(stream, x, y, z);
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

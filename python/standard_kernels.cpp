@@ -13,6 +13,7 @@
 #include <string_view>
 
 using namespace tegula;
+using namespace tegula::kernels;
 
 namespace {
 

@@ -18,6 +18,7 @@
 #include "tools/commands.h"
 
 namespace tegula::tools {
+using namespace kernels;
 namespace {
 
 constexpr int kWindow = 256;

@@ -19,6 +19,7 @@
 #include "tools/schedule_picture.h"
 
 namespace tegula::tools {
+using namespace kernels;
 namespace {
 
 /// A kernel of the library, and its work for a representative shape.

@@ -19,6 +19,7 @@
 #include "tools/workload/traced_mask.h"
 
 namespace tegula::tools {
+using namespace kernels;
 namespace {
 
 using ir::BlockCoverage;

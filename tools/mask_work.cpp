@@ -15,6 +15,7 @@
 #include "tools/workload/traced_mask.h"
 
 namespace tegula::tools {
+using namespace kernels;
 namespace {
 
 /// A mask of the table, and its numbers for s queries and keys.

@@ -22,6 +22,7 @@
 namespace {
 
 using namespace tegula;
+using namespace tegula::kernels;
 
 constexpr Device kGpu = Device::cuda(0);
 constexpr int kWarmups = 3, kCalls = 20;

@@ -29,6 +29,7 @@
 namespace {
 
 using namespace tegula;
+using namespace tegula::kernels;
 namespace cu = runtime::cu;
 
 constexpr int kLayers = 64;

@@ -12,7 +12,7 @@
 #include "tegula/int_math.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 /// An activation and its derivative.
@@ -168,4 +168,4 @@ void gated_activation_backward(const Stream& stream, GateActivation activation, 
   });
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -9,7 +9,7 @@
 #include "kernels/attention/query_rows.h"
 #include "tegula/attention_tiles.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 /// Largest number of queries per head that are packed by default: tiles would be nearly empty.
@@ -181,4 +181,4 @@ AttentionCall with_packed_gqa(AttentionCall call, std::optional<bool> wanted) {
           static_cast<std::int32_t>(length)};
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

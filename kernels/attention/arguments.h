@@ -5,7 +5,7 @@
 
 #include "tegula/kernels/attention.h"
 
-namespace tegula {
+namespace tegula::kernels {
 
 /// Arguments of the kernel: views of rank 4, lse and row_max of rank 3.
 struct AttentionCall {
@@ -37,4 +37,4 @@ void require_keys_for_queries(const Tensor& Q, const Tensor& K);
 /// choice; by default, heads are packed if there are few queries.
 AttentionCall with_packed_gqa(AttentionCall call, std::optional<bool> wanted);
 
-}  // namespace tegula
+}  // namespace tegula::kernels

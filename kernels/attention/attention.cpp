@@ -14,7 +14,7 @@
 #include "tegula/int_math.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::kernels {
 
 /// Slots of the split-KV workspace: partial accumulators and row statistics.
 struct SplitKvSlots {
@@ -79,7 +79,7 @@ struct AttentionKernels {
            SoftmaxPass::recompute, flags, facts->programs(c));
   }
 
-  using Instances = detail::ConfiguredInstances<ForwardTiles>;
+  using Instances = tegula::detail::ConfiguredInstances<ForwardTiles>;
 
   ForwardKernel<T> kernel_of(Instances& made, const char* name, const ForwardTiles& tiles) const {
     return ForwardKernel<T>(
@@ -283,13 +283,13 @@ void Attention::varlen(const Stream& stream, const Tensor& Q, const Tensor& K, c
 
 std::string Attention::explain(DType dtype, Loc at) const {
   const detail::CallPlace here(at);
-  const std::string kernel = detail::explain(*kernels_->latest(dtype));
+  const std::string kernel = tegula::detail::explain(*kernels_->latest(dtype));
   const KvTraversal& traversal = kernels_->facts->traversal;
   return kernel + "keys visited: " + traversal.text() + "\n" + traversal.explain();
 }
 std::string Attention::dump(std::string_view verb, DType dtype, Loc at) const {
   const detail::CallPlace here(at);
-  return detail::dump(*kernels_->latest(dtype), verb);
+  return tegula::detail::dump(*kernels_->latest(dtype), verb);
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

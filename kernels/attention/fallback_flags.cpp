@@ -2,7 +2,7 @@
 
 #include "tegula/scratch.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 constexpr int kBeforeFlags = 2, kBits = 32,
@@ -34,4 +34,4 @@ void FallbackFlags::leave(const Tile& programs) const {
   });
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -8,7 +8,7 @@
 
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::kernels {
 
 /// Role of an attention kernel in speculative softmax.
 enum class SoftmaxPass : std::uint8_t {
@@ -40,4 +40,4 @@ class FallbackFlags {
   Tile words_;  ///< word 0: any flag is set; word 1: programs that have finished; then the flags
 };
 
-}  // namespace tegula
+}  // namespace tegula::kernels

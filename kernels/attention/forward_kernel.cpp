@@ -9,7 +9,7 @@
 #include "kernels/attention/split_kv.h"
 #include "tegula/attention_tiles.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 constexpr float kScoresToBase2 = std::numbers::log2e_v<float>;
@@ -393,4 +393,4 @@ template ForwardKernel<f16> forward_kernel<f16>(const char*,
                                                 std::shared_ptr<const AttentionHeuristics>,
                                                 const ForwardTiles&);
 
-}  // namespace tegula
+}  // namespace tegula::kernels

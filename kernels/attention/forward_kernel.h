@@ -7,7 +7,7 @@
 #include "kernels/attention/heuristics.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::kernels {
 
 /// Tensors of a call; Lse is stored if it is given. Rows of Q are positions of one head, unless
 /// ForwardRows defines them differently.
@@ -85,4 +85,4 @@ extern template ForwardKernel<f16> forward_kernel<f16>(const char*,
                                                        std::shared_ptr<const AttentionHeuristics>,
                                                        const ForwardTiles&);
 
-}  // namespace tegula
+}  // namespace tegula::kernels

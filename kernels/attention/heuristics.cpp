@@ -7,7 +7,7 @@
 #include "tegula/kernels/copy.h"
 #include "tegula/kernels/masks.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 /// Returns the number of sequences, at least 1.
@@ -173,4 +173,4 @@ BlockListSlots AttentionHeuristics::lists(PlanBuilder& plan, const AttentionSlot
       .value_or(BlockListSlots{});
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -11,7 +11,7 @@
 #include "tegula/kernels/attention.h"
 #include "tegula/stream.h"
 
-namespace tegula {
+namespace tegula::kernels {
 
 /// A spec and the results of analysing its mask and score. A score that is -inf for some pairs is
 /// split into a score and a mask, so the keys that it excludes can be skipped. If the spec defines
@@ -59,4 +59,4 @@ struct AttentionHeuristics {
   bool has_boxes(const AttentionCall& c) const;
 };
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace tegula {
+namespace tegula::kernels {
 
 KvBlockIterator KvBlockIterator::range(const KvRanges& keys, const Tile& length, int block) {
   KvBlockIterator v;
@@ -140,4 +140,4 @@ Tile KvBlockIterator::needs_mask(const Index& step, bool has_mask) const {
   return ragged || outside;
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

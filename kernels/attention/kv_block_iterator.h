@@ -6,7 +6,7 @@
 #include "tegula/kernels/attention.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::kernels {
 
 /// Views of block lists in the kernel.
 struct BlockListViews {
@@ -41,7 +41,7 @@ class KvBlockIterator {
   /// be shorter.
   KvBlockIterator chunk(const Tile& number, const Tile& parts) const;
 
-  detail::LoopRange steps() const;
+  tegula::detail::LoopRange steps() const;
   Index block(const Index& step) const;
   Tile is_first(const Index& step) const;
   /// Returns true if the kv block needs masking: it contains keys beyond seqlen_kv, or keys that
@@ -78,4 +78,4 @@ class KvBlockIterator {
   std::optional<BlockListRow> row_;
 };
 
-}  // namespace tegula
+}  // namespace tegula::kernels

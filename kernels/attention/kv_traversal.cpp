@@ -3,7 +3,7 @@
 #include "kernels/attention/list_args.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::kernels {
 
 KvTraversal::KvTraversal(const AttentionSpec& spec)
     : list_(spec.blocks), range_(spec.kv_range), full_(spec.full_kv_range) {
@@ -47,4 +47,4 @@ std::optional<BlockListSlots> KvTraversal::lists(PlanBuilder& plan, const Attent
                          slots.cu_q, slots.cu_kv);
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -9,7 +9,7 @@
 #include "tegula/block_mask.h"
 #include "tegula/kernels/attention.h"
 
-namespace tegula {
+namespace tegula::kernels {
 
 /// Tensors [batch, heads, length, head_dim].
 struct AttentionTensors {
@@ -65,4 +65,4 @@ class KvTraversal {
   std::string text_;
 };
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -5,7 +5,7 @@
 #include "kernels/argument_error.h"
 #include "tegula/int_math.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 /// Returns the tensor with leading dimensions of extent 1 broadcast to `rows`; throws if invalid.
@@ -52,4 +52,4 @@ BlockListSlots list_slots(PlanBuilder& plan, const BlockList& list, const Tensor
           {}};
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

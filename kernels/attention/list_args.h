@@ -3,7 +3,7 @@
 #include "tegula/block_mask.h"
 #include "tegula/kernels/block_list.h"
 
-namespace tegula {
+namespace tegula::kernels {
 
 /// Returns the kernel arguments for a caller's list, in attention over `Q` [batch, heads, length,
 /// head_dim]. Throws CompileError if the list does not match.
@@ -16,4 +16,4 @@ BlockListSlots list_slots(PlanBuilder& plan, const BlockList& list, const Tensor
 /// Throws CompileError for block sizes without an attention kernel.
 void check_blocks(const BlockList& list);
 
-}  // namespace tegula
+}  // namespace tegula::kernels

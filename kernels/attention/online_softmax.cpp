@@ -5,7 +5,7 @@
 
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 /// Threshold of lazy rescaling (log2): the reference is kept until the row maximum exceeds it by
@@ -86,4 +86,4 @@ Tile scaled_row_max(const OnlineSoftmax& s, const Tile& factor) {
   return where(s.row_sum == 0.0f, -INFINITY, s.row_max * factor * kLn2);
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -6,7 +6,7 @@
 #include "tegula/kernels/attention.h"
 #include "tegula/value.h"
 
-namespace tegula {
+namespace tegula::kernels {
 
 /// State of rows: the reference of the weights (the running maximum; close to it with lazy
 /// rescaling; the largest score of the first block without rescaling), their sum, and the output
@@ -55,4 +55,4 @@ class SoftmaxFinalizer {
 /// Returns the largest score of each row in natural units; -inf without keys.
 Tile scaled_row_max(const OnlineSoftmax& s, const Tile& factor);
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -1,6 +1,6 @@
 #include "kernels/attention/query_rows.h"
 
-namespace tegula {
+namespace tegula::kernels {
 
 SequenceRange SequenceRange::packed(const In<i32, 1>& cu_q, const In<i32, 1>& cu_kv,
                                     const Tile& b) {
@@ -51,4 +51,4 @@ QueryRows QueryRows::of_group(const Index& group, const Index& m, const Tile& ro
   return {expand(head, 1), expand(r % seqlen_q, 1), full<i32>(0), seqlen_q - 1, head};
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -7,7 +7,7 @@
 #include "tegula/kernels/attention.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::kernels {
 
 /// Part of the tensors that a program works on: a batch entry, or one of several packed sequences
 /// in a single entry.
@@ -70,4 +70,4 @@ struct QueryRows {
                             const Tile& seqlen_q);
 };
 
-}  // namespace tegula
+}  // namespace tegula::kernels

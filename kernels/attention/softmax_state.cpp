@@ -4,7 +4,7 @@
 
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 struct Weigh {
@@ -36,4 +36,4 @@ Tile& accumulator_of(SoftmaxState& rows) {
   return std::visit([](auto& r) -> Tile& { return r.acc; }, rows);
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

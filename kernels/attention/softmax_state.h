@@ -6,7 +6,7 @@
 #include "kernels/attention/online_softmax.h"
 #include "kernels/attention/stick_breaking.h"
 
-namespace tegula {
+namespace tegula::kernels {
 
 /// Weights are the scores: the accumulator is the only state.
 struct UnnormalizedState {
@@ -30,4 +30,4 @@ Tile softmax_step(SoftmaxState& rows, const Tile& scores, const Tile& factor, co
 /// Returns the accumulator of weights times values.
 Tile& accumulator_of(SoftmaxState& rows);
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -1,6 +1,6 @@
 #include "kernels/attention/split_kv.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 /// Clusters whose partials are read at a time, to overlap their memory latencies.
@@ -63,4 +63,4 @@ OnlineSoftmax SplitKvPartials::combine_all(const Tile& tile, const Index& rows,
   return s;
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

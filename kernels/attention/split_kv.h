@@ -6,7 +6,7 @@
 #include "kernels/attention/online_softmax.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::kernels {
 
 /// Returns the softmax over the keys of all CTAs of the cluster, for the rows of this CTA's slice
 /// (`cluster_slice`). Partials are added in a fixed order (that of `cluster_reduce_scatter`), so
@@ -32,4 +32,4 @@ struct SplitKvPartials {
                             const Tile& factor) const;
 };
 
-}  // namespace tegula
+}  // namespace tegula::kernels

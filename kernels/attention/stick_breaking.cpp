@@ -4,7 +4,7 @@
 
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::kernels {
 
 StickBreaking::StickBreaking(int rows, int columns)
     : log2_remaining(zeros<f32>(rows)), acc(zeros<f32>(rows, columns)) {}
@@ -24,4 +24,4 @@ Tile StickBreaking::step(const Tile& scores, const Tile& factor) {
 
 Tile StickBreaking::log_remaining() const { return log2_remaining * std::numbers::ln2_v<float>; }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -3,7 +3,7 @@
 // state of each row between blocks.
 #include "tegula/value.h"
 
-namespace tegula {
+namespace tegula::kernels {
 
 /// The weight of key j is b(j) * product over k > j of (1 - b(k)), where b(j) = 1 / (1 + 2^-x(j))
 /// and x is scores times `factor`. Blocks are added in ascending order: each multiplies the
@@ -20,4 +20,4 @@ struct StickBreaking {
   Tile log2_remaining, acc;  ///< log2_remaining: logarithm to base 2
 };
 
-}  // namespace tegula
+}  // namespace tegula::kernels

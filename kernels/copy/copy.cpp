@@ -5,7 +5,7 @@
 #include "kernels/copy/copy_slots.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 constexpr int kCopyRows = 32, kCopyColumns = 64;
@@ -118,4 +118,4 @@ void copy(const Stream& stream, const Tensor& from, const Tensor& to, Loc at) {
   copy(stream, one, at);
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -4,7 +4,7 @@
 
 #include "tegula/call_plan.h"
 
-namespace tegula {
+namespace tegula::kernels {
 
 struct SlotCopy {
   PlanSlot from, to;
@@ -12,4 +12,4 @@ struct SlotCopy {
 /// Copies tensors of one type, two per launch.
 void plan_copies(PlanBuilder& plan, std::span<const SlotCopy> copies);
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -3,7 +3,7 @@
 #include "tegula/int_math.h"
 #include "tegula/kernels/copy.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 constexpr std::int64_t kGranule = 16, kLine = 128;
@@ -77,4 +77,4 @@ std::vector<PlanSlot> repack(PlanBuilder& plan, const std::vector<OperandSlot>& 
   return read;
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -12,7 +12,7 @@
 #include "tegula/int_math.h"
 #include "tegula/tegula.h"
 
-namespace tegula::device {
+namespace tegula::kernels::device {
 
 /// Elements per chunk.
 inline constexpr int kChunk = 8192;
@@ -93,4 +93,4 @@ inline void require_places(const char* kernel, const char* name, const Tensor& t
   throw_argument_error(ErrorId::kernel_argument, kernel, name, tensor.str(), types);
 }
 
-}  // namespace tegula::device
+}  // namespace tegula::kernels::device

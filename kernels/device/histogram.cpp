@@ -5,7 +5,7 @@
 #include "kernels/device/chunks.h"
 #include "tegula/device_profile.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 constexpr int kMaxTileBins = 4096, kKeys = 4096;
@@ -77,4 +77,4 @@ void device_histogram(const Stream& stream, const Tensor& keys, const Tensor& co
     device::throw_type("device_histogram", "keys", keys, "i32, i64 or u8");
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

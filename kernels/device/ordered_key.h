@@ -5,7 +5,7 @@
 #include "tegula/order.h"
 #include "tegula/tegula.h"
 
-namespace tegula::device {
+namespace tegula::kernels::device {
 
 /// Maps T to words whose ascending order is the order of a sort in the given direction.
 template <class T>
@@ -41,4 +41,4 @@ class OrderedKey {
   Direction direction_;
 };
 
-}  // namespace tegula::device
+}  // namespace tegula::kernels::device

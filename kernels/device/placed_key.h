@@ -3,7 +3,7 @@
 #include "tegula/order.h"
 #include "tegula/tegula.h"
 
-namespace tegula::device {
+namespace tegula::kernels::device {
 
 /// A bf16 and its position as an unsigned word: elements that a sort in this direction places first
 /// have smaller words; ties are resolved by the position. NaN follows all numbers.
@@ -35,4 +35,4 @@ class PlacedKey {
   bool is_descending_;
 };
 
-}  // namespace tegula::device
+}  // namespace tegula::kernels::device

@@ -4,7 +4,7 @@
 #include "kernels/device/chunks.h"
 #include "tegula/look_back.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 using device::chunk_at;
@@ -77,4 +77,4 @@ void device_scan(const Stream& stream, const Tensor& x, const Tensor& y,
     device::throw_type("device_scan", "x", x, "i32, i64, f32 or f64");
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -5,7 +5,7 @@
 
 #include "kernels/device/chunks.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 constexpr int kValues = 1024;
@@ -64,4 +64,4 @@ void device_searchsorted(const Stream& stream, const Tensor& sorted, const Tenso
     device::throw_type("device_searchsorted", "sorted", sorted, "f32, i32 or i64");
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

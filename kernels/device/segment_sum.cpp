@@ -12,7 +12,7 @@
 #include "tegula/int_math.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 /// Elements per part; minimum length of a segment summed by parts, which contains a whole part.
@@ -146,4 +146,4 @@ void device_segment_sum(const Stream& stream, const Tensor& x, const Tensor& off
   });
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

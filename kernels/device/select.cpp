@@ -3,7 +3,7 @@
 
 #include "kernels/device/chunks.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 using device::chunk_at;
@@ -56,4 +56,4 @@ void device_select(const Stream& stream, const Tensor& x, const Tensor& keep, co
     device::throw_type("device_select", "x", x, "bf16, f16, f32, i32 or i64");
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -15,7 +15,7 @@
 #include "tegula/device_profile.h"
 #include "tegula/look_back.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 using device::OrderedKey;
@@ -251,4 +251,4 @@ void device_sort(const Stream& stream, const Tensor& keys, const Tensor& sorted,
     device::throw_type(name, "keys", keys, "bf16, f16, f32, f64, i32, u32, i64 or u64");
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

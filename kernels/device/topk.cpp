@@ -21,7 +21,7 @@
 #include "kernels/device/placed_key.h"
 #include "kernels/row_tiles.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 constexpr std::int64_t kMaxKept = 4096;
@@ -250,4 +250,4 @@ void device_topk(const Stream& stream, const Tensor& x, const Tensor& values, co
     device::throw_type(name, "x", x, "bf16, f16, f32 or i32");
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

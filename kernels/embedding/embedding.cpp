@@ -9,7 +9,7 @@
 #include "kernels/row_tiles.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 constexpr std::int64_t kMaxTileColumns = 4096;
@@ -117,4 +117,4 @@ void embedding_backward(const Stream& stream, const Tensor& dy, const Tensor& id
   });
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -8,7 +8,7 @@
 #include "tegula/call_plan.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 /// Replaces elements i and i + stride by their sum and difference, each computed by one fma with
@@ -69,4 +69,4 @@ void hadamard(const Stream& stream, const Tensor& x, const Tensor& y, float scal
   });
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -14,7 +14,7 @@
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 /// Exponentials are scaled by 2^15, the largest power of two in f16, so that rounding to a
@@ -149,4 +149,4 @@ void log_matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Te
   plans->call(stream, tensor_args(A, B, C), {}, [](PlanBuilder& plan) { build(plan); });
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -10,7 +10,7 @@
 #include "kernels/row_tiles.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 constexpr float kLn2 = std::numbers::ln2_v<float>;
@@ -168,4 +168,4 @@ void cross_entropy_backward(const Stream& stream, const Tensor& logits, const Te
   });
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

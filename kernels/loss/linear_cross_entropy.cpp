@@ -6,7 +6,7 @@
 #include "kernels/float_types.h"
 #include "tegula/kernels/fused_matmul.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 /// C += A B. Each element is updated once, so results are the same in every run.
@@ -61,4 +61,4 @@ void linear_cross_entropy(const Stream& stream, const Tensor& x, const Tensor& w
   }
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -10,7 +10,7 @@
 #include "kernels/attention/list_args.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 /// Entries of a row that a program reads at a time.
@@ -183,4 +183,4 @@ void select_blocks(const Stream& stream, const Tensor& indices, std::int64_t key
          static_cast<i32>(within));
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

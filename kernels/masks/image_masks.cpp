@@ -6,7 +6,7 @@
 #include "tegula/kernels/masks.h"
 #include "tegula/math.h"
 
-namespace tegula::masks {
+namespace tegula::kernels::masks {
 namespace {
 
 struct Pixel {
@@ -136,4 +136,4 @@ Mask sliding_tiles(VideoSize video, VideoSize tile, VideoSize window, MaskScalar
   };
 }
 
-}  // namespace tegula::masks
+}  // namespace tegula::kernels::masks

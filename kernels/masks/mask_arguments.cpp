@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace tegula::masks {
+namespace tegula::kernels::masks {
 
 void require_at_least(int least, const char* mask, const char* name, const MaskScalar& number) {
   const std::optional<int> constant = number.constant();
@@ -11,4 +11,4 @@ void require_at_least(int least, const char* mask, const char* name, const MaskS
          fmt::format("{} or more", least));
 }
 
-}  // namespace tegula::masks
+}  // namespace tegula::kernels::masks

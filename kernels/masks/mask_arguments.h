@@ -4,7 +4,7 @@
 #include "kernels/argument_error.h"
 #include "tegula/kernels/masks.h"
 
-namespace tegula::masks {
+namespace tegula::kernels::masks {
 
 /// Throws T1662 for a constant below `least`, at the line that passes it.
 void require_at_least(int least, const char* mask, const char* name, const MaskScalar& number);
@@ -18,7 +18,7 @@ inline void require_count(const char* mask, const char* name, const MaskScalar& 
 }
 /// Throws T1662 at the line of the call unless the tensor is i32 with one dimension.
 inline void require_table(const char* mask, const char* name, const Tensor& table) {
-  tegula::require_table(mask, name, table, DType::i32, 1);
+  kernels::require_table(mask, name, table, DType::i32, 1);
 }
 
-}  // namespace tegula::masks
+}  // namespace tegula::kernels::masks

@@ -5,7 +5,7 @@
 #include "kernels/masks/mask_arguments.h"
 #include "tegula/math.h"
 
-namespace tegula::masks {
+namespace tegula::kernels::masks {
 
 Mask and_(Mask a, Mask b) {
   return [a = std::move(a), b = std::move(b)](Tile batch, Tile h, Tile q, Tile kv) {
@@ -303,4 +303,4 @@ Mask key_padding(Tensor lengths, Loc at) {
   };
 }
 
-}  // namespace tegula::masks
+}  // namespace tegula::kernels::masks

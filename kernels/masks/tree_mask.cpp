@@ -3,7 +3,7 @@
 #include "tegula/kernels/masks.h"
 #include "tegula/math.h"
 
-namespace tegula::masks {
+namespace tegula::kernels::masks {
 namespace {
 
 constexpr int kBits = 32;
@@ -63,4 +63,4 @@ Mask tree(MaskScalar prefix, Tensor ancestors, int nodes, Loc at) {
   };
 }
 
-}  // namespace tegula::masks
+}  // namespace tegula::kernels::masks

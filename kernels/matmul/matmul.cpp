@@ -6,7 +6,7 @@
 #include "kernels/argument_error.h"
 #include "tegula/kernels/fused_matmul.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace detail {
 namespace {
 
@@ -189,4 +189,4 @@ void matmul(const Tensor& A, const Tensor& B, const Tensor& C, const MatmulOptio
   matmul(Stream(A.device()), A, B, C, options, at);
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

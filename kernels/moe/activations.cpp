@@ -4,7 +4,7 @@
 #include "tegula/kernels/moe.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::kernels {
 
 ExpertActivation swiglu() {
   return {.is_gated = true,
@@ -58,4 +58,4 @@ ExpertActivation clamped_swiglu(float limit, float alpha) {
           }};
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

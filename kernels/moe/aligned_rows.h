@@ -4,7 +4,7 @@
 
 #include "kernels/moe/rows.h"
 
-namespace tegula::experts {
+namespace tegula::kernels::experts {
 
 /// Rows that one iteration of a weight gradient contracts.
 inline constexpr int kAlignedRows = 64;
@@ -72,4 +72,4 @@ struct ClearLeftOverRows {
   }
 };
 
-}  // namespace tegula::experts
+}  // namespace tegula::kernels::experts

@@ -6,7 +6,7 @@
 #include "tegula/expert_gradient_config.h"
 #include "tegula/kernels/call_place.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 using namespace experts;
@@ -203,4 +203,4 @@ void Moe::backward(const Stream& stream, const Tensor& X, const Tensor& logits, 
   });
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

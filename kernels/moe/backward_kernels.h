@@ -8,7 +8,7 @@
 #include "tegula/configured_kernel.h"
 #include "tegula/kernels/moe.h"
 
-namespace tegula::experts {
+namespace tegula::kernels::experts {
 
 /// Columns of a row that a program processes at a time: 16 bytes per thread of one warp.
 inline constexpr int kActivationColumns = 256;
@@ -160,4 +160,4 @@ struct LogitGradient {
   }
 };
 
-}  // namespace tegula::experts
+}  // namespace tegula::kernels::experts

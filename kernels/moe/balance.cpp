@@ -9,7 +9,7 @@
 #include "kernels/moe/moe_tensor.h"
 #include "tegula/call_plan.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 using experts::whole;
@@ -198,4 +198,4 @@ void noisy_top_k_sums(const Stream& stream, const Tensor& logits, const Tensor& 
   });
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

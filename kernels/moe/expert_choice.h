@@ -3,7 +3,7 @@
 #include "kernels/moe/placement.h"
 #include "tegula/kernels/moe_routers.h"
 
-namespace tegula::experts {
+namespace tegula::kernels::experts {
 
 /// Writes the experts' probabilities [T, E], the weights of choices; no token is chosen yet.
 struct TokenProbabilities {
@@ -49,4 +49,4 @@ struct ChooseTokens {
   }
 };
 
-}  // namespace tegula::experts
+}  // namespace tegula::kernels::experts

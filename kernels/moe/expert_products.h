@@ -8,7 +8,7 @@
 #include "tegula/configured_kernel.h"
 #include "tegula/kernels/moe.h"
 
-namespace tegula::experts {
+namespace tegula::kernels::experts {
 
 /// Returns acc + x w^T, or its transpose with `swap_ab`: W's rows are then the MMA's rows. With
 /// `promotes`, this k-iteration has a separate accumulator, which is added in f32.
@@ -106,4 +106,4 @@ struct ExpertDown {
   }
 };
 
-}  // namespace tegula::experts
+}  // namespace tegula::kernels::experts

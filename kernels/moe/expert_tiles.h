@@ -3,7 +3,7 @@
 #include "tegula/kernels/moe.h"
 #include "tegula/tegula.h"
 
-namespace tegula::experts {
+namespace tegula::kernels::experts {
 
 /// Returns a subscript for a whole dimension of exactly this extent. (`all` is padded to a power of
 /// two, and a slice of one element drops the dimension.)
@@ -37,4 +37,4 @@ inline PlanPatch plan_of(const ExpertTileConfig& v) {
   return v.multicast ? PlanPatch{.multicast = true} : PlanPatch{};
 }
 
-}  // namespace tegula::experts
+}  // namespace tegula::kernels::experts

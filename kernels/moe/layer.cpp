@@ -6,7 +6,7 @@
 #include "tegula/kernels/call_place.h"
 #include "tegula/row_config.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 using namespace experts;
@@ -282,4 +282,4 @@ std::string Moe::explain(DType dtype, Loc at) const {
   return text;
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

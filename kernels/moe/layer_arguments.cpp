@@ -12,7 +12,7 @@
 #include "kernels/moe/placement.h"
 #include "kernels/row_tiles.h"
 
-namespace tegula::experts {
+namespace tegula::kernels::experts {
 namespace {
 
 bool is_of(const Tensor& t, const Dims& shape, DType dtype, Device device) {
@@ -217,4 +217,4 @@ int capacity_of(const MoeOptions& o, std::int64_t tokens) {
                   rows_by(o.capacity->factor, competing * o.router.k, o.experts));
 }
 
-}  // namespace tegula::experts
+}  // namespace tegula::kernels::experts

@@ -4,7 +4,7 @@
 
 #include "tegula/kernels/moe.h"
 
-namespace tegula::experts {
+namespace tegula::kernels::experts {
 
 /// Tensors of a call; optional ones may not be `defined()`.
 struct LayerCall {
@@ -41,4 +41,4 @@ std::int64_t rows_of_experts(const MoeOptions& options, std::int64_t tokens);
 /// Returns the maximum number of rows per expert; -1 if it is unlimited.
 int capacity_of(const MoeOptions& options, std::int64_t tokens);
 
-}  // namespace tegula::experts
+}  // namespace tegula::kernels::experts

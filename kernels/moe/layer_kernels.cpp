@@ -2,7 +2,7 @@
 
 #include "kernels/moe/layer_kernels.h"
 
-namespace tegula::experts {
+namespace tegula::kernels::experts {
 namespace {
 
 /// Rows per expert that configurations are chosen for if they must not depend on the batch.
@@ -71,4 +71,4 @@ PlanSlot flat(PlanBuilder& plan, PlanSlot choices) {
   return plan.view(choices, [](const Tensor& t) { return t.reshape({t.numel()}); });
 }
 
-}  // namespace tegula::experts
+}  // namespace tegula::kernels::experts

@@ -7,7 +7,7 @@
 #include "kernels/moe/rows.h"
 #include "tegula/kernels/fused_matmul.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace experts {
 
 /// Epilogue that returns the accumulators unchanged.
@@ -122,4 +122,4 @@ struct Moe::Kernels {
   }
 };
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -4,7 +4,7 @@
 
 #include "kernels/argument_error.h"
 
-namespace tegula {
+namespace tegula::kernels {
 
 /// Throws T1673 unless the tensor has this shape and type and is on the device of `reference`.
 inline void check_moe_tensor(const char* what, const Tensor& t, const Dims& shape, DType dtype,
@@ -15,4 +15,4 @@ inline void check_moe_tensor(const char* what, const Tensor& t, const Dims& shap
                        std::string(name(dtype)) + shape.str(), reference.str());
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -4,7 +4,7 @@
 #include "tegula/kernels/call_place.h"
 #include "tegula/kernels/moe_routers.h"
 
-namespace tegula::routers {
+namespace tegula::kernels::routers {
 namespace {
 
 struct NoiseGradient {
@@ -56,4 +56,4 @@ void jitter(const Stream& stream, const Tensor& X, float epsilon, const Tensor& 
     (*of_f16)(stream, X, seed, out, epsilon);
 }
 
-}  // namespace tegula::routers
+}  // namespace tegula::kernels::routers

@@ -5,7 +5,7 @@
 
 #include "tegula/tegula.h"
 
-namespace tegula::experts {
+namespace tegula::kernels::experts {
 
 /// Operands without scales.
 struct Unscaled {
@@ -52,4 +52,4 @@ struct DownScales {
   }
 };
 
-}  // namespace tegula::experts
+}  // namespace tegula::kernels::experts

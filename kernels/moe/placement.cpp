@@ -2,7 +2,7 @@
 
 #include <array>
 
-namespace tegula::experts {
+namespace tegula::kernels::experts {
 
 Tile keys_of(const PlacementShape& shape, const Tile& ids) {
   const Tile is_expert = ids >= 0 && ids < shape.experts;
@@ -121,4 +121,4 @@ void Placement::place(const Tile& tile, const Tile& ids, const PlacementRows& ro
   rows.slot_of(row) = slice(tile * choices, choices).indices();
 }
 
-}  // namespace tegula::experts
+}  // namespace tegula::kernels::experts

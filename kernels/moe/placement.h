@@ -4,7 +4,7 @@
 #include "kernels/moe/expert_tiles.h"
 #include "tegula/kernels/moe.h"
 
-namespace tegula::experts {
+namespace tegula::kernels::experts {
 
 /// Tiles of tokens whose counts are summed by one program.
 inline constexpr int kTilesPerGroup = 16;
@@ -87,4 +87,4 @@ class Placement {
   Tile capacity_;
 };
 
-}  // namespace tegula::experts
+}  // namespace tegula::kernels::experts

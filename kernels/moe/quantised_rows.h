@@ -6,7 +6,7 @@
 #include "kernels/quantise/fp8_scale.h"
 #include "kernels/row_tiles.h"
 
-namespace tegula::experts {
+namespace tegula::kernels::experts {
 
 /// P [rows, h] = the tokens' rows of X in f8e4m3, sorted by expert, and their scales [rows],
 /// computed from the row's largest magnitude, or equal to the given one [1]. A token is read and
@@ -50,4 +50,4 @@ struct QuantiseActivations {
   }
 };
 
-}  // namespace tegula::experts
+}  // namespace tegula::kernels::experts

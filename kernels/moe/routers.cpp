@@ -4,7 +4,7 @@
 
 #include "kernels/argument_error.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 void require_within(const char* name, int value, std::int64_t most, const char* of) {
@@ -165,4 +165,4 @@ Router sqrt_softplus(int k) {
 }
 
 }  // namespace routers
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -6,7 +6,7 @@
 #include "kernels/moe/placement.h"
 #include "tegula/kernels/moe_routers.h"
 
-namespace tegula::experts {
+namespace tegula::kernels::experts {
 
 /// Choices of tokens by `router` from `logits` [tokens, experts] (+ `bias`), followed by the shared
 /// experts of the shape, with weight 1.
@@ -69,4 +69,4 @@ struct PlaceTokens {
   }
 };
 
-}  // namespace tegula::experts
+}  // namespace tegula::kernels::experts

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tegula::experts {
+namespace tegula::kernels::experts {
 namespace {
 
 /// Largest number of tokens that one program routes; for more, a second launch is cheaper.
@@ -144,4 +144,4 @@ void RoutingKernels::plan_by_tables(PlanBuilder& plan, const RoutingInputs& in,
               in.tiles.up, in.tiles.down, out.row_of, out.slot_of, in.capacity);
 }
 
-}  // namespace tegula::experts
+}  // namespace tegula::kernels::experts

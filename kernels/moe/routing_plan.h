@@ -8,7 +8,7 @@
 #include "kernels/moe/tile_routing.h"
 #include "tegula/call_plan.h"
 
-namespace tegula::experts {
+namespace tegula::kernels::experts {
 
 /// Slots of the tensors of MoeRouting.
 struct RoutingSlots {
@@ -84,4 +84,4 @@ class RoutingKernels {
   decltype(kernel("", ChooseTokens{})) choose_ = kernel("moe_choose_tokens", ChooseTokens{});
 };
 
-}  // namespace tegula::experts
+}  // namespace tegula::kernels::experts

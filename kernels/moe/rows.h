@@ -5,7 +5,7 @@
 
 #include "tegula/tegula.h"
 
-namespace tegula::experts {
+namespace tegula::kernels::experts {
 
 /// Columns of a row that a program copies or adds at a time: 16 bytes per thread.
 inline constexpr int kRowColumns = 1024;
@@ -58,4 +58,4 @@ struct CombineRows {
   }
 };
 
-}  // namespace tegula::experts
+}  // namespace tegula::kernels::experts

@@ -7,7 +7,7 @@
 
 #include "kernels/moe/routing_kernels.h"
 
-namespace tegula::experts {
+namespace tegula::kernels::experts {
 
 /// Registers per thread for the logits of a tile of tokens, and the maximum number of warps.
 inline constexpr int kLogitsPerThread = 32, kMaxWarps = 16;
@@ -190,4 +190,4 @@ struct PlaceTiles {
   }
 };
 
-}  // namespace tegula::experts
+}  // namespace tegula::kernels::experts

@@ -12,7 +12,7 @@
 #include "tegula/kernels/norm.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 /// Longest row, in columns, for which a program keeps its partial sums in registers in addition to
@@ -92,7 +92,7 @@ struct ProgramRows {
   Tile first, end;
   int block;
 
-  detail::LoopRange all_steps() const { return steps(first, end, block); }
+  tegula::detail::LoopRange all_steps() const { return steps(first, end, block); }
   Index begin() const { return Index(first, block); }
   /// Returns the rows after these; after the last, rows outside of all tensors with `rows` rows.
   Index after(const Index& r, const Tile& rows) const {
@@ -322,4 +322,4 @@ void layer_norm_backward(const Stream& stream, const NormTape& tape, const Tenso
   backward("layer_norm_backward", stream, tape, dy, gradients, dsum);
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

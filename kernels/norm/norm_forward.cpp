@@ -9,7 +9,7 @@
 #include "tegula/kernels/norm.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 constexpr int kNormStep = 8192;
@@ -173,4 +173,4 @@ void layer_norm(const Stream& stream, const Tensor& x, const Tensor& weight, con
   norm("layer_norm", stream, x, weight, bias, y, epsilon, true, extras);
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -13,7 +13,7 @@
 #include "tegula/int_math.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 /// Elements per program.
@@ -251,4 +251,4 @@ void AdamW::step(const Stream& stream, std::int64_t t, const AdamWOptions& optio
     run_bf16(std::false_type());
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

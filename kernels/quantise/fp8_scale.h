@@ -2,7 +2,7 @@
 // Scales of 8-bit floats from the largest magnitude of a block.
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::kernels {
 
 /// A scale per block, and the factor that elements are multiplied by.
 struct Fp8Scale {
@@ -28,4 +28,4 @@ inline Tile largest_of(const Tile& v, Axis axis) {
   return fill_absent(max(max(abs(v), axis), 0.0f), 0);
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -7,7 +7,7 @@
 #include "tegula/kernels/quantise.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 constexpr int kBlock = 128;
@@ -127,4 +127,4 @@ void quantise_fp8(const Stream& stream, const Tensor& x, const Tensor& q, const 
   });
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -8,7 +8,7 @@
 #include "kernels/float_types.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 struct RotatedPair {
@@ -133,4 +133,4 @@ void rope_backward(const Stream& stream, RopePairs pairs, const Tensor& dy,
   rotate("rope_backward", stream, pairs, dy, tables, dx, true);
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

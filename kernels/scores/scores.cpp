@@ -12,7 +12,7 @@
 #include "tegula/memory.h"
 #include "tegula/tile_ops.h"
 
-namespace tegula::scores {
+namespace tegula::kernels::scores {
 namespace {
 
 /// Returns the bucket of each distance 0 .. max_distance; larger distances are in the last bucket.
@@ -205,4 +205,4 @@ Score activation(std::function<Tile(Tile s)> f) {
   return [f = std::move(f)](Tile s, Tile, Tile, Tile, Tile) { return log(f(s)); };
 }
 
-}  // namespace tegula::scores
+}  // namespace tegula::kernels::scores

@@ -9,7 +9,7 @@
 #include "tegula/call_plan.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 constexpr int kSoftmaxStep = 8192;
@@ -171,4 +171,4 @@ void softmax_backward(const Stream& stream, const Tensor& y, const Tensor& dy, c
   });
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

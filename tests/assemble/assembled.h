@@ -20,6 +20,7 @@
 #include "tests/compiled.h"
 
 namespace tegula::test {
+using namespace kernels;
 
 /// The tile forms of kernels that a call traces on the host.
 inline std::vector<ir::Kernel> all_traced(const std::vector<std::string>& names,

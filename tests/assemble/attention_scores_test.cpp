@@ -9,6 +9,7 @@
 #include "tests/assemble/assembled.h"
 
 namespace tegula::test::attention_scores_test {
+using namespace kernels;
 namespace {
 
 /// Registers for the operands of scores come on top of those that attention itself keeps.

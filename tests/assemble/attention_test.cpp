@@ -11,6 +11,7 @@
 #include "tests/assemble/assembled.h"
 
 namespace tegula::test::attention_test {
+using namespace kernels;
 namespace {
 
 TEST_F(Assembled, Attention) {

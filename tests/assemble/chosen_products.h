@@ -9,6 +9,7 @@
 #include "tegula/kernels/matmul.h"
 
 namespace tegula::test {
+using namespace kernels;
 
 /// The properties of a matmul that decide its kernel.
 struct ChosenProduct {

@@ -16,6 +16,7 @@
 #include "tests/assemble/chosen_products.h"
 
 namespace tegula::configurations_test {
+using namespace kernels;
 namespace {
 
 using namespace test;

@@ -6,6 +6,7 @@
 #include "tests/assemble/assembled.h"
 
 namespace tegula::test::device_arrays_test {
+using namespace kernels;
 namespace {
 
 class DeviceArrays : public Assembled {};

@@ -3,6 +3,7 @@
 #include "tests/assemble/assembled.h"
 
 namespace tegula::test::moe_test {
+using namespace kernels;
 namespace {
 
 class AssembledMoe : public Assembled {};

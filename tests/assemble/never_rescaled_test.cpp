@@ -8,6 +8,7 @@
 #include "tests/placed_barriers.h"
 
 namespace tegula::never_rescaled_test {
+using namespace kernels;
 namespace {
 
 using test::all_traced;

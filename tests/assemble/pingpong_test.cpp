@@ -8,6 +8,7 @@
 #include "tests/assemble/assembled.h"
 
 namespace tegula::pingpong_test {
+using namespace kernels;
 namespace {
 
 using test::Assembled;

@@ -11,6 +11,7 @@
 #include "tests/gpu/two_products.h"
 
 namespace tegula::test::products_test {
+using namespace kernels;
 namespace {
 
 TEST_F(Assembled, Matmul) {

@@ -6,6 +6,7 @@
 #include "tests/placed_barriers.h"
 
 namespace tegula::stream_k_test {
+using namespace kernels;
 namespace {
 
 using namespace test;

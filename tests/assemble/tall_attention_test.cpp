@@ -6,6 +6,7 @@
 #include "tests/assemble/assembled.h"
 
 namespace tegula::tall_attention_test {
+using namespace kernels;
 namespace {
 
 using namespace test;

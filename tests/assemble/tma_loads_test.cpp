@@ -7,6 +7,7 @@
 #include "tests/assemble/assembled.h"
 
 namespace tegula::tma_loads_test {
+using namespace kernels;
 namespace {
 
 using namespace test;

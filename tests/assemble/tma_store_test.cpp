@@ -9,6 +9,7 @@
 #include "tests/assemble/assembled.h"
 
 namespace tegula::tma_store_test {
+using namespace kernels;
 namespace {
 
 using namespace test;

@@ -5,6 +5,7 @@
 #include "tests/assemble/assembled.h"
 
 namespace tegula::weighting_test {
+using namespace kernels;
 namespace {
 
 using namespace test;

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 using namespace tegula;
+using namespace tegula::kernels;
 
 namespace {
 

@@ -6,6 +6,7 @@
 #include "tests/differential/row_checks.h"
 
 namespace tegula::test {
+using namespace kernels;
 
 /// A parameter of `count` elements; a misaligned one begins one element behind a 16-byte boundary.
 inline AdamWTensors adamw_tensors(std::int64_t count, DType weight, DType gradient, Device device,

@@ -11,6 +11,7 @@
 #include "tests/differential/devices.h"
 
 namespace tegula::test {
+using namespace kernels;
 
 /// Whether query q of batch entry b and head h sees key kv.
 using Sees = std::function<bool(std::int64_t b, std::int64_t h, std::int64_t q, std::int64_t kv)>;

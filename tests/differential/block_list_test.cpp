@@ -4,6 +4,7 @@
 #include "tests/differential/attention_expected.h"
 
 namespace tegula::block_list_test {
+using namespace kernels;
 namespace {
 
 using test::AttentionInputs;

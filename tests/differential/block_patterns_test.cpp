@@ -8,6 +8,7 @@
 #include "tests/differential/attention_expected.h"
 
 namespace tegula::block_patterns_test {
+using namespace kernels;
 namespace {
 
 using test::AttentionInputs;

@@ -8,6 +8,7 @@
 #include "tests/differential/exact_matmul.h"
 
 namespace tegula::chosen_widths_test {
+using namespace kernels;
 namespace {
 
 using test::expect_equal;

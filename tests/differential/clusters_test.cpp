@@ -14,6 +14,7 @@
 #include "tests/differential/exact_matmul.h"
 
 namespace tegula::clusters_test {
+using namespace kernels;
 namespace {
 
 using test::expect_equal;

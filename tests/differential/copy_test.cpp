@@ -11,6 +11,7 @@
 #include "tests/differential/devices.h"
 
 namespace tegula::test::copy_test {
+using namespace kernels;
 namespace {
 
 class Copies : public testing::TestWithParam<Device> {

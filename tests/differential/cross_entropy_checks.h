@@ -4,6 +4,7 @@
 #include "tests/differential/row_checks.h"
 
 namespace tegula::test {
+using namespace kernels;
 
 struct CrossEntropyReference {
   std::int64_t classes;

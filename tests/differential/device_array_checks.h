@@ -13,6 +13,7 @@
 #include "tests/differential/row_checks.h"
 
 namespace tegula::test {
+using namespace kernels;
 
 /// Lengths around those of a chunk of 8192 elements, and of several.
 inline const std::vector<std::int64_t> kArrayLengths{0, 1, 2, 31, 129, 8191, 8192, 8193, 40000};

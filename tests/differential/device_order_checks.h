@@ -9,6 +9,7 @@
 #include "tests/differential/row_checks.h"
 
 namespace tegula::test {
+using namespace kernels;
 
 /// Many ties, both zeros, infinities and NaN in front, between and behind.
 inline Doubles keys_with_ties(std::int64_t n, DType dtype, std::int64_t distinct) {

@@ -13,6 +13,7 @@
 #include "tests/differential/ragged_matmul.h"
 
 namespace tegula::dynamic_tiles_test {
+using namespace kernels;
 namespace {
 
 using test::AttentionInputs;

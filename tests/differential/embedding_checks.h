@@ -4,6 +4,7 @@
 #include "tests/differential/row_checks.h"
 
 namespace tegula::test {
+using namespace kernels;
 
 struct EmbeddingCase {
   std::int64_t rows, columns, tokens;

@@ -6,6 +6,7 @@
 #include "tests/differential/row_checks.h"
 
 namespace tegula::test {
+using namespace kernels;
 
 inline double activation_of(GateActivation activation, double x) {
   if (activation == GateActivation::silu) return x / (1 + std::exp(-x));

@@ -6,6 +6,7 @@
 #include "tests/differential/row_checks.h"
 
 namespace tegula::test {
+using namespace kernels;
 
 /// The matrix' entry in row i and column j is 1 where i and j have an even number of bits in
 /// common.

@@ -9,6 +9,7 @@
 #include "tests/differential/devices.h"
 
 namespace tegula::hopper_products_test {
+using namespace kernels;
 namespace {
 
 class HopperMatmul : public testing::TestWithParam<Device> {

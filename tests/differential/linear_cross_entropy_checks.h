@@ -4,6 +4,7 @@
 #include "tests/differential/cross_entropy_checks.h"
 
 namespace tegula::test {
+using namespace kernels;
 
 struct LinearCase {
   std::int64_t tokens, features, classes, held;

@@ -6,6 +6,7 @@
 #include "tests/differential/row_checks.h"
 
 namespace tegula::test {
+using namespace kernels;
 
 struct LogMatmulCase {
   std::int64_t m, n, k;

@@ -11,6 +11,7 @@
 #include "tests/differential/exact_matmul.h"
 
 namespace tegula::matmul_library_test {
+using namespace kernels;
 namespace {
 
 using test::expect_equal;

@@ -15,6 +15,7 @@
 #include "tests/differential/exact_matmul.h"
 
 namespace tegula::multicast_test {
+using namespace kernels;
 namespace {
 
 using test::expect_equal;

@@ -12,6 +12,7 @@
 #include "tests/differential/exact_matmul.h"
 
 namespace tegula::pingpong_test {
+using namespace kernels;
 namespace {
 
 using test::expect_equal;

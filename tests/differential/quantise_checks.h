@@ -4,6 +4,7 @@
 #include "tests/differential/row_checks.h"
 
 namespace tegula::test {
+using namespace kernels;
 
 inline Dims block_extents(ScaleBlock block, const Tensor& x) {
   if (block == ScaleBlock::row) return {1, std::max<std::int64_t>(x.size(1), 1)};

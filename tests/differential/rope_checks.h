@@ -6,6 +6,7 @@
 #include "tests/differential/row_checks.h"
 
 namespace tegula::test {
+using namespace kernels;
 
 struct RopeCase {
   std::int64_t tokens, heads, head_dim, rotated;

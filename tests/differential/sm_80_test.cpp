@@ -17,6 +17,7 @@
 #include "tests/differential/scheduled_matmul.h"
 
 namespace tegula::sm_80_test {
+using namespace kernels;
 namespace {
 
 using runtime::LaunchArg;

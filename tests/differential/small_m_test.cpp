@@ -10,6 +10,7 @@
 #include "tests/differential/exact_matmul.h"
 
 namespace tegula::small_m_test {
+using namespace kernels;
 namespace {
 
 using test::expect_equal;

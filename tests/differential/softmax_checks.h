@@ -4,6 +4,7 @@
 #include "tests/differential/row_checks.h"
 
 namespace tegula::test {
+using namespace kernels;
 
 inline Doubles softmax_of(const Doubles& x, std::int64_t columns) {
   Doubles y(x.size());

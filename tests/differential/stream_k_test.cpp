@@ -10,6 +10,7 @@
 #include "tests/differential/exact_matmul.h"
 
 namespace tegula::stream_k_test {
+using namespace kernels;
 namespace {
 
 using test::expect_equal;

@@ -40,6 +40,7 @@
 #include "tegula/tegula.h"
 
 namespace tegula::library_places_test {
+using namespace kernels;
 namespace {
 
 using Tensors = std::vector<Tensor>;

@@ -31,6 +31,7 @@
 #include "tegula/tegula.h"
 
 namespace tegula::library_test {
+using namespace kernels;
 namespace {
 
 test::Pinned& pinned() {

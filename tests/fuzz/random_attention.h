@@ -12,6 +12,7 @@
 #include "tests/differential/attention/attention_reference.h"
 
 namespace tegula::test {
+using namespace kernels;
 
 class Dice {
  public:

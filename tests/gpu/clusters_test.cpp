@@ -12,6 +12,7 @@
 #include "tegula/tegula.h"
 
 namespace tegula::clusters_test {
+using namespace kernels;
 namespace {
 
 struct Plain {

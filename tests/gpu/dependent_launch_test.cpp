@@ -13,6 +13,7 @@
 #include "tests/gpu/recorded_graph.h"
 
 namespace tegula::dependent_launch_test {
+using namespace kernels;
 namespace {
 
 struct Plain {

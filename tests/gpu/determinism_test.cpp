@@ -9,6 +9,7 @@
 #include "tests/property/mask_catalogue.h"
 
 namespace tegula::test::determinism_test {
+using namespace kernels;
 namespace {
 
 constexpr int kHeads = 2, kDim = 64, kCalls = 100;

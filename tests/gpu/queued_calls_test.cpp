@@ -22,6 +22,7 @@
 #include "tests/gpu/by_back_end.h"
 
 namespace tegula::queued_calls_test {
+using namespace kernels;
 namespace {
 
 using Clock = std::chrono::steady_clock;

@@ -16,6 +16,7 @@
 #include "tests/gpu/two_products.h"
 
 namespace tegula::register_operands_test {
+using namespace kernels;
 namespace {
 
 constexpr int kLaunches = 10000;

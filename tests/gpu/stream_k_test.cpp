@@ -13,6 +13,7 @@
 #include "tests/gpu/recorded_graph.h"
 
 namespace tegula::test::stream_k_test {
+using namespace kernels;
 namespace {
 
 /// Operands are small integers, so that sums are exact.

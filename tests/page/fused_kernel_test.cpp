@@ -39,7 +39,7 @@ TEST_P(FusedKernel, EpiloguesOfOneProduct) {
                residual = Tensor::normal({m, n}, DType::bf16, 0, 1, 4, device()),
                c = empty_of({m, n}, DType::bf16);
   Matrix wanted = product(a.to_doubles(), b.to_doubles(), m, k, n);
-  matmul(a, b, c);
+  kernels::matmul(a, b, c);
   expect_close(c.to_doubles(), wanted);
   const Matrix of_column = bias.to_doubles(), added = residual.to_doubles();
   for (std::size_t i = 0; i < wanted.size(); ++i)

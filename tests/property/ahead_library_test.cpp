@@ -25,6 +25,7 @@
 #include "tests/unit/runtime/mock_driver.h"
 
 namespace tegula::dsl {
+using namespace kernels;
 namespace {
 
 namespace mocked = runtime::testing;

@@ -19,6 +19,7 @@
 #include "tests/unit/runtime/mock_driver.h"
 
 namespace tegula::call_plans_test {
+using namespace kernels;
 namespace {
 
 namespace mocked = runtime::testing;

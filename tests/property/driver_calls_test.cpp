@@ -22,6 +22,7 @@
 #include "tests/unit/runtime/mock_driver.h"
 
 namespace tegula::driver_calls_test {
+using namespace kernels;
 namespace {
 
 namespace mocked = runtime::testing;

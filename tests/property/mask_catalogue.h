@@ -11,6 +11,7 @@
 #include "tegula/tegula.h"
 
 namespace tegula::catalogue {
+using namespace kernels;
 
 using namespace masks;
 

@@ -8,6 +8,7 @@
 #include "tegula/kernels/masks.h"
 
 namespace tegula::test {
+using namespace kernels;
 
 using Seen = std::function<bool(std::int64_t q, std::int64_t kv)>;
 

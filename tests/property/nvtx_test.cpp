@@ -11,6 +11,7 @@
 #include "tegula/tegula.h"
 
 namespace tegula::nvtx_test {
+using namespace kernels;
 namespace {
 
 /// The events that the library has recorded, without the first `skipped`.

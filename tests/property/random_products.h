@@ -22,6 +22,7 @@
 #include "tests/differential/exact_matmul.h"
 
 namespace tegula::test {
+using namespace kernels;
 
 class Draws {
  public:

@@ -16,6 +16,7 @@
 #include "tests/error/expect_error.h"
 
 namespace tegula::schedules_test {
+using namespace kernels;
 namespace {
 
 using test::host;

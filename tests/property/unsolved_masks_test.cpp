@@ -17,6 +17,7 @@
 #include "tools/workload/traced_mask.h"
 
 namespace tegula::unsolved_masks_test {
+using namespace kernels;
 namespace {
 
 /// An i32 of the host that wraps around as a kernel's does.

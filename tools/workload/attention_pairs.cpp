@@ -6,6 +6,7 @@
 #include "tools/workload/visited_blocks.h"
 
 namespace tegula {
+using namespace kernels;
 namespace {
 
 /// Queries are numbered as in the mask.

@@ -10,7 +10,7 @@ namespace tegula {
 
 /// Pairs of the first head of the first batch entry.
 struct AttentionWorkload {
-  AttentionTileShape tiles;  ///< tile shape that attention chooses for the call
+  kernels::AttentionTileShape tiles;  ///< tile shape that attention chooses for the call
   /// Pairs that the mask keeps; empty if that could not be decided for every pair.
   std::optional<std::int64_t> kept;
   /// Pairs of all kv blocks that query tiles visit. Blocks count in full, including rows and keys
@@ -28,7 +28,8 @@ inline constexpr int kCoverQueries = 64, kCoverKeys = 8;
 
 /// Returns the pairs of a call. Of the tensors ([batch, heads, length, head_dim]), only extents and
 /// device matter. Heads are not packed. A spec without a mask keeps all pairs.
-AttentionWorkload attention_pairs(const AttentionSpec& spec, const Tensor& Q, const Tensor& K,
-                                  const Tensor& V, const AttentionSchedule& schedule = {});
+AttentionWorkload attention_pairs(const kernels::AttentionSpec& spec, const Tensor& Q,
+                                  const Tensor& K, const Tensor& V,
+                                  const kernels::AttentionSchedule& schedule = {});
 
 }  // namespace tegula

@@ -6,6 +6,7 @@
 #include "tegula/tegula.h"
 
 namespace tegula {
+using namespace kernels;
 namespace {
 
 /// Steps(tile, i) = twice the first key of iteration i, plus 1 if it is masked.

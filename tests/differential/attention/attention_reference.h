@@ -12,6 +12,7 @@
 #include "tests/differential/devices.h"
 
 namespace tegula::test {
+using namespace kernels;
 
 /// Mask and score on numbers: batch entry, head, positions of query and key.
 struct HostAttention {

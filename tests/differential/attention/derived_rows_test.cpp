@@ -6,6 +6,7 @@
 #include "tools/workload/visited_blocks.h"
 
 namespace tegula::test::derived_rows_test {
+using namespace kernels;
 namespace {
 
 class DerivedRows : public testing::TestWithParam<Device> {};

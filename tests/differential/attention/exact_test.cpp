@@ -9,6 +9,7 @@
 #include "tests/differential/devices.h"
 
 namespace tegula::test::exact_test {
+using namespace kernels;
 namespace {
 
 class ExactlyAttention : public testing::TestWithParam<Device> {};

@@ -6,6 +6,7 @@
 #include "tegula/kernels/masks.h"
 
 namespace tegula::test::head_dims_test {
+using namespace kernels;
 namespace {
 
 class HeadDims : public testing::TestWithParam<Device> {};

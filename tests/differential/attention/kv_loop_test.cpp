@@ -5,6 +5,7 @@
 #include "tests/assemble/assembled.h"
 
 namespace tegula::test::kv_loop_test {
+using namespace kernels;
 namespace {
 
 struct Step {

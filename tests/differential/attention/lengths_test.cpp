@@ -3,6 +3,7 @@
 #include "tests/differential/attention/attention_reference.h"
 
 namespace tegula::test::lengths_test {
+using namespace kernels;
 namespace {
 
 class Lengths : public testing::TestWithParam<Device> {};

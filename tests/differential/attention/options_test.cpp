@@ -6,6 +6,7 @@
 #include "tests/error/expect_error.h"
 
 namespace tegula::test::options_test {
+using namespace kernels;
 namespace {
 
 class AttentionOptions : public testing::TestWithParam<Device> {};

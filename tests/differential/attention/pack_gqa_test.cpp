@@ -3,6 +3,7 @@
 #include "tests/differential/attention/attention_reference.h"
 
 namespace tegula::test::pack_gqa_test {
+using namespace kernels;
 namespace {
 
 class PackedHeads : public testing::TestWithParam<Device> {};

@@ -9,6 +9,7 @@
 #include "tests/differential/attention/attention_reference.h"
 
 namespace tegula::test::score_split_test {
+using namespace kernels;
 namespace {
 
 constexpr float kInf = INFINITY;

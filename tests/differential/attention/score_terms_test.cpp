@@ -10,6 +10,7 @@
 #include "tests/differential/devices.h"
 
 namespace tegula::test::score_terms_test {
+using namespace kernels;
 namespace {
 
 /// Scores that a thread has of a block of 128 x 128.

@@ -5,6 +5,7 @@
 #include "tests/differential/attention/attention_reference.h"
 
 namespace tegula::test::scores_test {
+using namespace kernels;
 namespace {
 
 constexpr int kBatch = 2, kHeads = 4, kQueries = 70, kKeys = 133;

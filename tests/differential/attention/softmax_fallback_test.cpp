@@ -5,6 +5,7 @@
 #include "tests/differential/attention/attention_reference.h"
 
 namespace tegula::test::softmax_fallback_test {
+using namespace kernels;
 namespace {
 
 constexpr AttentionNumerics kNever{.rescaling = Rescaling::never};

@@ -4,6 +4,7 @@
 #include "tests/differential/attention/attention_reference.h"
 
 namespace tegula::test::split_kv_test {
+using namespace kernels;
 namespace {
 
 class SplitKeys : public testing::TestWithParam<Device> {};

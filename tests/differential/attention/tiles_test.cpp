@@ -5,6 +5,7 @@
 #include "tests/differential/attention/attention_reference.h"
 
 namespace tegula::test::tiles_test {
+using namespace kernels;
 namespace {
 
 class Tiles : public testing::TestWithParam<Device> {};

@@ -6,6 +6,7 @@
 #include "tests/differential/attention/attention_reference.h"
 
 namespace tegula::test::tma_loads_test {
+using namespace kernels;
 namespace {
 
 constexpr const char* kByTma = "applied: gathered box loaded as one";

@@ -7,6 +7,7 @@
 #include "tests/differential/attention/attention_reference.h"
 
 namespace tegula::test::toeplitz_test {
+using namespace kernels;
 namespace {
 
 class ScoresOfDistance : public testing::TestWithParam<Device> {

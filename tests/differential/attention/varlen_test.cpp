@@ -4,6 +4,7 @@
 #include "tests/differential/attention/varlen_tensors.h"
 
 namespace tegula::test::varlen_test {
+using namespace kernels;
 namespace {
 
 class Varlen : public testing::TestWithParam<Device> {};

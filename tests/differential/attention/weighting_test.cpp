@@ -4,6 +4,7 @@
 #include "tests/differential/attention/attention_reference.h"
 
 namespace tegula::test::weighting_test {
+using namespace kernels;
 namespace {
 
 class AttentionWeighting : public testing::TestWithParam<Device> {};

@@ -11,6 +11,7 @@
 #include "tests/differential/row_checks.h"
 
 namespace tegula::test::experts::activations_test {
+using namespace kernels;
 namespace {
 
 class MoeActivations : public testing::TestWithParam<Device> {};

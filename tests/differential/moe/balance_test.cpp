@@ -9,6 +9,7 @@
 #include "tests/differential/moe/routing_run.h"
 
 namespace tegula::test::experts::balance_test {
+using namespace kernels;
 namespace {
 
 class MoeBalances : public testing::TestWithParam<Device> {

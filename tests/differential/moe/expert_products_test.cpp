@@ -14,6 +14,7 @@
 #include "tests/differential/moe/placement_reference.h"
 
 namespace tegula::test::experts::expert_products_test {
+using namespace kernels;
 namespace {
 
 using tegula::experts::CombineRows;

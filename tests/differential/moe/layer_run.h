@@ -16,6 +16,7 @@
 #include "tests/differential/moe/routing_run.h"
 
 namespace tegula::test::experts {
+using namespace kernels;
 
 struct LayerCase {
   int tokens = 16, experts = 6, shared = 0, h = 72, i = 40;

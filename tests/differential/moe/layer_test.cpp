@@ -11,6 +11,7 @@
 #include "tests/differential/moe/layer_run.h"
 
 namespace tegula::test::experts::layer_test {
+using namespace kernels;
 namespace {
 
 class MoeLayer : public testing::TestWithParam<Device> {

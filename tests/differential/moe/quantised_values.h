@@ -11,6 +11,7 @@
 #include "tests/differential/moe/routing_reference.h"
 
 namespace tegula::test::experts {
+using namespace kernels;
 
 /// Given scales of X and of activations, both around 1: the largest numbers saturate.
 inline constexpr f32 kInputScale = 0.006f, kHiddenScale = 0.004f;

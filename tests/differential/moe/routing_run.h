@@ -13,6 +13,7 @@
 #include "tests/differential/moe/routing_reference.h"
 
 namespace tegula::test::experts {
+using namespace kernels;
 
 /// Tensors that the kernels store.
 struct RoutedTensors {

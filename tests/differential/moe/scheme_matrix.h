@@ -11,6 +11,7 @@
 #include "tests/differential/moe/routing_run.h"
 
 namespace tegula::test::experts {
+using namespace kernels;
 
 struct SchemeCase {
   int experts = 8, k = 2, tokens = 16;

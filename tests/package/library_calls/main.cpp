@@ -13,6 +13,7 @@
 #include <vector>
 
 using namespace tegula;
+using namespace tegula::kernels;
 
 namespace {
 

@@ -10,6 +10,7 @@
 #include "tegula/kernels/scores.h"
 
 namespace tegula::bench::attention_cases_test {
+using namespace kernels;
 namespace {
 
 constexpr int kHeads = 2, kLength = 40;

@@ -15,6 +15,7 @@
 #include "tegula/tegula.h"
 
 namespace tegula::dependent_launch_test {
+using namespace kernels;
 namespace {
 
 using detail::MatmulTraits;

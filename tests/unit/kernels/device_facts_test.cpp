@@ -6,6 +6,7 @@
 #include "tests/unit/runtime/mock_driver.h"
 
 namespace tegula::device_facts_test {
+using namespace kernels;
 namespace {
 
 using runtime::testing::mock;

@@ -12,6 +12,7 @@
 #include "tests/property/mask_lambdas.h"
 
 namespace tegula::mask_bounds_test {
+using namespace kernels;
 namespace {
 
 using namespace masks;

@@ -8,6 +8,7 @@
 #include "tegula/kernels/attention.h"
 
 namespace tegula::masks_test {
+using namespace kernels;
 namespace {
 
 using namespace masks;

@@ -7,6 +7,7 @@
 #include "tegula/tegula.h"
 
 namespace tegula::moe_decisions_test {
+using namespace kernels;
 namespace {
 
 using ::testing::HasSubstr;

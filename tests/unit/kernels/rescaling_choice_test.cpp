@@ -7,6 +7,7 @@
 #include "tegula/tegula.h"
 
 namespace tegula::rescaling_choice_test {
+using namespace kernels;
 namespace {
 
 AttentionCall call_of(std::int64_t length, DType dtype = DType::bf16, std::int64_t dim = 128) {

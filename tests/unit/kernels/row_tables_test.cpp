@@ -12,6 +12,7 @@
 #include "tests/assemble/assembled.h"
 
 namespace tegula::row_tables_test {
+using namespace kernels;
 namespace {
 
 /// Attention with a table of documents; traced only once in a process.

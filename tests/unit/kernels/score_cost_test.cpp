@@ -7,6 +7,7 @@
 #include "tegula/tegula.h"
 
 namespace tegula::score_cost_test {
+using namespace kernels;
 namespace {
 
 Tensor f32s(const Dims& shape) { return Tensor::zeros(shape, DType::f32, Device::cpu()); }

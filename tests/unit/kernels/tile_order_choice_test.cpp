@@ -6,6 +6,7 @@
 #include "tegula/tegula.h"
 
 namespace tegula::tile_order_choice_test {
+using namespace kernels;
 namespace {
 
 AttentionCall call_of(std::int64_t batch, std::int64_t heads, std::int64_t queries,

@@ -6,6 +6,7 @@
 #include "tegula/tegula.h"
 
 namespace tegula::tile_shape_choice_test {
+using namespace kernels;
 namespace {
 
 AttentionCall call_of(std::int64_t dim) {

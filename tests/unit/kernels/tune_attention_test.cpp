@@ -9,6 +9,7 @@
 #include "tests/unit/autotune/own_store.h"
 
 namespace tegula::tune_attention_test {
+using namespace kernels;
 namespace {
 
 using ::testing::Contains;

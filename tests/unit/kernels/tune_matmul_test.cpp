@@ -9,6 +9,7 @@
 #include "tests/unit/autotune/own_store.h"
 
 namespace tegula::tune_matmul_test {
+using namespace kernels;
 namespace {
 
 using ::testing::HasSubstr;

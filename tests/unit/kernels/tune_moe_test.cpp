@@ -11,6 +11,7 @@
 #include "tests/unit/autotune/own_store.h"
 
 namespace tegula::tune_moe_test {
+using namespace kernels;
 namespace {
 
 using ::testing::HasSubstr;

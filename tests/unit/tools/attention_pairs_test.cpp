@@ -10,6 +10,7 @@
 #include "tegula/tegula.h"
 
 namespace tegula::attention_pairs_test {
+using namespace kernels;
 namespace {
 
 using Sees = std::function<bool(int q, int kv)>;

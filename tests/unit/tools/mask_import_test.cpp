@@ -10,6 +10,7 @@
 #include "tools/workload/traced_mask.h"
 
 namespace tegula::mask_import_test {
+using namespace kernels;
 namespace {
 
 using ir::BlockCoverage;

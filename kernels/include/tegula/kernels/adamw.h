@@ -9,7 +9,7 @@
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
 
-namespace tegula {
+namespace tegula::kernels {
 
 /// A parameter and its optimizer state. All tensors are contiguous and have the same shape.
 struct AdamWTensors {
@@ -57,4 +57,4 @@ class AdamW {
   std::shared_ptr<const State> state_;
 };
 
-}  // namespace tegula
+}  // namespace tegula::kernels

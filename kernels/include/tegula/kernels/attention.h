@@ -15,7 +15,7 @@
 
 /// Attention with a mask and a score function given as lambdas, computed block by block with an
 /// online softmax (Milakov and Gimelshein 2018; Dao et al. 2022, "FlashAttention").
-namespace tegula {
+namespace tegula::kernels {
 
 /// Reference that the exponents of a row are relative to while kv blocks are processed.
 enum class Rescaling : std::uint8_t {
@@ -190,4 +190,4 @@ inline Attention attention(AttentionSpec spec, AttentionSchedule schedule = {},
   return Attention(std::move(spec), schedule, numerics, at);
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -1,7 +1,7 @@
 #pragma once
 #include "tegula/tensor.h"
 
-namespace tegula {
+namespace tegula::kernels {
 
 /// The kv blocks that each query tile visits, for masks that are known on the device only (top-k
 /// blocks, trees, learned sparse patterns). Query tile m of batch entry b and head h visits the kv
@@ -24,4 +24,4 @@ struct BlockList {
   int block_q = 128, block_kv = 128;
 };
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -10,7 +10,7 @@
 
 /// Block lists for patterns that cannot be written as a mask function: blocks chosen by the host,
 /// or by a router on the device.
-namespace tegula {
+namespace tegula::kernels {
 
 /// Extents of the attention that a list is used with. `batch` and `heads` are 1 if all batch
 /// entries or heads share their rows.
@@ -74,4 +74,4 @@ void select_blocks(const Stream& stream, const Tensor& indices, std::int64_t key
                    BlockInterior within, const BlockList& list,
                    Loc at = std::source_location::current());
 
-}  // namespace tegula
+}  // namespace tegula::kernels

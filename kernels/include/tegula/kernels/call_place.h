@@ -5,7 +5,7 @@
 #include "tegula/profiler_range.h"
 #include "tegula/stream.h"
 
-namespace tegula::detail {
+namespace tegula::kernels::detail {
 
 /// RAII scope of a library call on this thread: errors of the library are reported at the caller's
 /// line. If one function of the library calls another, the outermost line is used. `callable`, the
@@ -33,4 +33,4 @@ struct StreamAt {
       : stream(s), at(where) {}
 };
 
-}  // namespace tegula::detail
+}  // namespace tegula::kernels::detail

@@ -11,7 +11,7 @@
 
 /// Tensor copies, for kernels that cannot read a tensor's layout. Memory-bound: each element is
 /// read and written once.
-namespace tegula {
+namespace tegula::kernels {
 
 /// to = from. Both have one shape and type, up to three dimensions and any strides (copying a
 /// transposed view transposes). They must not overlap. Throws CompileError for invalid arguments.
@@ -60,4 +60,4 @@ struct OperandSlot {
 /// to 128 bytes. The repacking kernels let the next kernel start before they end.
 std::vector<PlanSlot> repack(PlanBuilder& plan, const std::vector<OperandSlot>& operands);
 
-}  // namespace tegula
+}  // namespace tegula::kernels

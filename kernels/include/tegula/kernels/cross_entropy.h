@@ -9,7 +9,7 @@
 /// Cross entropy of logits and labels, forward and backward, for vocabularies of any size.
 /// Memory-bound: the forward pass reads each logit once, the backward pass reads and writes it
 /// once.
-namespace tegula {
+namespace tegula::kernels {
 
 struct CrossEntropyOptions {
   std::int64_t ignore_index = -100;  ///< rows with this label have a loss and a gradient of 0
@@ -35,4 +35,4 @@ void cross_entropy_backward(const Stream& stream, const Tensor& logits, const Te
                             const CrossEntropyOptions& options = {},
                             Loc at = std::source_location::current());
 
-}  // namespace tegula
+}  // namespace tegula::kernels

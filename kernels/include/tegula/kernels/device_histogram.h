@@ -6,7 +6,7 @@
 #include "tegula/tensor.h"
 
 /// Histogram of the keys of an array of any length.
-namespace tegula {
+namespace tegula::kernels {
 
 /// counts[b] = number of keys equal to b: keys of i32, i64 or u8 [n], counts i32 [bins]. Keys
 /// outside [0, bins) are not counted; counts of 2^31 and more wrap around. For up to 4096 bins,
@@ -15,4 +15,4 @@ namespace tegula {
 void device_histogram(const Stream& stream, const Tensor& keys, const Tensor& counts,
                       Loc at = std::source_location::current());
 
-}  // namespace tegula
+}  // namespace tegula::kernels

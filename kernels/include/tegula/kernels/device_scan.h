@@ -7,7 +7,7 @@
 #include "tegula/tensor.h"
 
 /// Prefix sums of arrays of any length, on all SMs.
-namespace tegula {
+namespace tegula::kernels {
 
 /// Whether the sum at an element includes the element.
 enum class ScanKind : std::uint8_t { inclusive, exclusive };
@@ -27,4 +27,4 @@ struct DeviceScanOptions {
 void device_scan(const Stream& stream, const Tensor& x, const Tensor& y,
                  const DeviceScanOptions& options = {}, Loc at = std::source_location::current());
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -7,7 +7,7 @@
 #include "tegula/tensor.h"
 
 /// Binary search of values in a sorted array.
-namespace tegula {
+namespace tegula::kernels {
 
 /// Position of a value relative to equal elements.
 enum class SearchSide : std::uint8_t {
@@ -22,4 +22,4 @@ void device_searchsorted(const Stream& stream, const Tensor& sorted, const Tenso
                          const Tensor& y, SearchSide side = SearchSide::left,
                          Loc at = std::source_location::current());
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -6,7 +6,7 @@
 #include "tegula/tensor.h"
 
 /// Sums over segments of an array, or of the rows of a matrix.
-namespace tegula {
+namespace tegula::kernels {
 
 /// y[s] = x[offsets[s]] + .. + x[offsets[s + 1] - 1]: x is bf16, f16 or f32 [n] or [n, columns], y
 /// f32 [segments] or [segments, columns], offsets i32 [segments + 1], ascending from 0 to at most
@@ -16,4 +16,4 @@ namespace tegula {
 void device_segment_sum(const Stream& stream, const Tensor& x, const Tensor& offsets,
                         const Tensor& y, Loc at = std::source_location::current());
 
-}  // namespace tegula
+}  // namespace tegula::kernels

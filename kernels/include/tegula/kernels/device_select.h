@@ -6,7 +6,7 @@
 #include "tegula/tensor.h"
 
 /// Stream compaction of arrays of any length.
-namespace tegula {
+namespace tegula::kernels {
 
 /// Copies the elements of x [n] for which `keep` (i1 [n]) is true, in order, to the start of y [n],
 /// and their number to `count` (i32 [1]). The rest of y is unchanged. Elements are bf16, f16, f32,
@@ -14,4 +14,4 @@ namespace tegula {
 void device_select(const Stream& stream, const Tensor& x, const Tensor& keep, const Tensor& y,
                    const Tensor& count, Loc at = std::source_location::current());
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -7,7 +7,7 @@
 #include "tegula/tensor.h"
 
 /// Radix sort of arrays of any length.
-namespace tegula {
+namespace tegula::kernels {
 
 /// Options of a sort, and its values (payload).
 struct DeviceSortOptions {
@@ -27,4 +27,4 @@ struct DeviceSortOptions {
 void device_sort(const Stream& stream, const Tensor& keys, const Tensor& sorted,
                  const DeviceSortOptions& options = {}, Loc at = std::source_location::current());
 
-}  // namespace tegula
+}  // namespace tegula::kernels

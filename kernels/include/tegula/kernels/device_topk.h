@@ -7,7 +7,7 @@
 #include "tegula/tensor.h"
 
 /// Top-k of rows of any length.
-namespace tegula {
+namespace tegula::kernels {
 
 /// Stores the first k elements of each sorted row of x and their indices: x is bf16, f16, f32 or
 /// i32 [rows, n], values [rows, k] has the type of x, indices are i32 [rows, k]; best first; 1 <= k
@@ -19,4 +19,4 @@ void device_topk(const Stream& stream, const Tensor& x, const Tensor& values, co
                  Direction direction = Direction::descending,
                  Loc at = std::source_location::current());
 
-}  // namespace tegula
+}  // namespace tegula::kernels

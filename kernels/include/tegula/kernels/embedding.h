@@ -7,7 +7,7 @@
 #include "tegula/tensor.h"
 
 /// Embedding lookup, and the gradient of its table.
-namespace tegula {
+namespace tegula::kernels {
 
 /// y = table[ids]: y [tokens, columns] and table [rows, columns] are bf16, f16 or f32, ids i32
 /// [tokens]. Ids outside the table, such as -1 for padding, give zeros. Memory-bound. Throws
@@ -27,4 +27,4 @@ void embedding_backward(const Stream& stream, const Tensor& dy, const Tensor& id
                         const Tensor& dtable, ScatterOrder order = ScatterOrder::any,
                         Loc at = std::source_location::current());
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -6,7 +6,7 @@
 #include "tegula/kernels/moe.h"
 
 /// Library callables for TEGULA_EXPORT.
-namespace tegula {
+namespace tegula::kernels {
 
 /// `(q, k, v, o, lse)`: q [B, H, Q, D], k [B, G, K, D], v [B, G, K, E], o [B, H, Q, E], all bf16 or
 /// all f16, and lse [B, H, Q], f32, which is optional.
@@ -26,4 +26,4 @@ Exportable moe_backward(const Moe& layer, Loc at = std::source_location::current
 inline constexpr const char* kMoeSaved =
     "x logits up down ids weights row_of slot_of offsets first_tiles hidden";
 
-}  // namespace tegula
+}  // namespace tegula::kernels

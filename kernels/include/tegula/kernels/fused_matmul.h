@@ -22,7 +22,7 @@
 ///     dense(stream, A, B, C, bias, residual);
 ///
 /// For two GEMMs that share A and have a common epilogue, use `gated_matmul`.
-namespace tegula {
+namespace tegula::kernels {
 namespace detail {
 
 /// Kernel arguments of a GEMM in a plan, whose first launches repack operands. The call's arguments
@@ -69,7 +69,7 @@ class FusedMatmul {
   static constexpr std::size_t kProducts = detail::Products<Fn>::size();
   static_assert(kProducts == 1 || kProducts == 2, "tegula: an epilogue takes one or two tiles");
   template <template <class...> class Body>
-  using Of = typename detail::TrailingAfter<Index, Fn, kProducts>::template Append<Body, T, O, Fn>;
+  using Of = typename tegula::detail::TrailingAfter<Index, Fn, kProducts>::template Append<Body, T, O, Fn>;
 
  public:
   explicit FusedMatmul(Fn epilogue, MatmulOptions options = {})
@@ -178,4 +178,4 @@ FusedGatedMatmul<T, O, Fn> gated_matmul(Fn epilogue, MatmulOptions options = {})
   return fused_matmul<T, O>(std::move(epilogue), options);
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

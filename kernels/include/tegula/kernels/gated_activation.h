@@ -7,7 +7,7 @@
 #include "tegula/tensor.h"
 
 /// Gated activations, forward and backward. Memory-bound: each element is read and written once.
-namespace tegula {
+namespace tegula::kernels {
 
 /// Activation of the gate.
 enum class GateActivation : std::uint8_t {
@@ -27,4 +27,4 @@ void gated_activation_backward(const Stream& stream, GateActivation activation, 
                                const Tensor& up, const Tensor& dy, const Tensor& dgate,
                                const Tensor& dup, Loc at = std::source_location::current());
 
-}  // namespace tegula
+}  // namespace tegula::kernels

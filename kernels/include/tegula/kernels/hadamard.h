@@ -5,7 +5,7 @@
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
 
-namespace tegula {
+namespace tegula::kernels {
 
 /// y = scale * H x for each row, with the Hadamard matrix H of entries 1 and -1 in Sylvester's
 /// order: the fast Walsh-Hadamard transform, in f32. x and y are bf16, f16 or f32 [rows, columns],
@@ -15,4 +15,4 @@ namespace tegula {
 void hadamard(const Stream& stream, const Tensor& x, const Tensor& y, float scale,
               Loc at = std::source_location::current());
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -3,7 +3,7 @@
 
 #include "tegula/kernels/cross_entropy.h"
 
-namespace tegula {
+namespace tegula::kernels {
 
 /// Gradient tensors of linear_cross_entropy.
 struct LinearCrossEntropyGradients {
@@ -23,4 +23,4 @@ void linear_cross_entropy(const Stream& stream, const Tensor& x, const Tensor& w
                           const CrossEntropyOptions& options = {},
                           Loc at = std::source_location::current());
 
-}  // namespace tegula
+}  // namespace tegula::kernels

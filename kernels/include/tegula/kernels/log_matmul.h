@@ -6,7 +6,7 @@
 #include "tegula/tensor.h"
 
 /// Matrix products in the log semiring, for forward algorithms and mixture models.
-namespace tegula {
+namespace tegula::kernels {
 
 /// C[i, j] = log(sum over k of e^(A[i, k] + B[k, j])): f32, A [m, k], B [k, n], C [m, n]. Absolute
 /// error at most 1e-3: exponentials relative to the maxima of A's rows and B's columns are
@@ -17,4 +17,4 @@ namespace tegula {
 void log_matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
                 Loc at = std::source_location::current());
 
-}  // namespace tegula
+}  // namespace tegula::kernels

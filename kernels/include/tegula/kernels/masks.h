@@ -13,7 +13,7 @@
 /// Composable attention masks: `and_(causal(), document(ids))`. Each is an ordinary mask lambda;
 /// empty and full blocks are derived from its trace. Tables are i32 [entries]; tensors of other
 /// types or ranks throw CompileError.
-namespace tegula {
+namespace tegula::kernels {
 
 /// A number in a mask. An int is a compile-time constant; a Scalar is read at every launch and may
 /// change without recompilation. The functions below throw CompileError for a meaningless int, such
@@ -252,4 +252,4 @@ Mask shifted(MaskScalar q_offset, MaskScalar kv_offset, Mask inner);
 Mask svg_temporal_head(MaskScalar prompt, MaskScalar frame, MaskScalar width);
 
 }  // namespace masks
-}  // namespace tegula
+}  // namespace tegula::kernels

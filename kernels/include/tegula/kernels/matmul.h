@@ -6,7 +6,7 @@
 #include "tegula/tensor.h"
 
 /// GEMMs. For user-defined epilogues see tegula/kernels/fused_matmul.h.
-namespace tegula {
+namespace tegula::kernels {
 
 struct MatmulOptions {
   /// Multiplies f32 operands on tensor cores, which ignore the low 13 mantissa bits (tf32);
@@ -42,4 +42,4 @@ void matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor
             const MatmulConfig& config, const MatmulOptions& options = {},
             Loc at = std::source_location::current());
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -16,7 +16,7 @@
 #include "tegula/view.h"
 
 /// GEMM kernels with an epilogue: data-parallel, batched, and three kinds of split-K.
-namespace tegula::detail {
+namespace tegula::kernels::detail {
 
 /// Compile-time variant of a GEMM kernel.
 struct MatmulTraits : MatmulConfig {
@@ -76,7 +76,7 @@ using Repeated = P;
 /// shape of the MMA's tiles: with swap A/B, A's rows are their columns.
 template <class T, class ViewA, class... ViewB>
 std::array<Tile, sizeof...(ViewB)> mainloop(const MatmulTraits& v, const Index& m, const Index& n,
-                                            const LoopRange& some, const ViewA& A,
+                                            const tegula::detail::LoopRange& some, const ViewA& A,
                                             const ViewB&... B) {
   constexpr bool kSharesA = sizeof...(ViewB) > 1;
   const auto accumulator = [&](const auto& /*b*/) {
@@ -199,4 +199,4 @@ struct StreamKMatmul {
   }
 };
 
-}  // namespace tegula::detail
+}  // namespace tegula::kernels::detail

@@ -12,7 +12,7 @@
 #include "tegula/tensor.h"
 
 /// Mixture-of-experts layers.
-namespace tegula {
+namespace tegula::kernels {
 
 /// Activation a(gate, up) of an expert, on f32 tiles. Without a gate, `up` is the tile `gate`.
 struct ExpertActivation {
@@ -199,4 +199,4 @@ inline Moe moe(MoeOptions options, Loc at = std::source_location::current()) {
   return Moe(std::move(options), at);
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

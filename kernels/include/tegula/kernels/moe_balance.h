@@ -6,7 +6,7 @@
 
 /// Load balancing of mixtures of experts: statistics and losses on the device, their gradients, and
 /// the loss-free bias. All sums have a fixed order.
-namespace tegula {
+namespace tegula::kernels {
 
 /// Statistics of the tokens of a call, for E experts. Allocated by `make_moe_balance`.
 struct MoeBalance {
@@ -42,4 +42,4 @@ void noisy_top_k_sums(const Stream& stream, const Tensor& logits, const Tensor& 
                       const Tensor& noise, int k, const NoisyTopKSums& out,
                       Loc at = std::source_location::current());
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -5,7 +5,7 @@
 #include "tegula/tegula.h"
 
 /// Routers of mixtures of experts: they choose the experts of each token, and their weights.
-namespace tegula {
+namespace tegula::kernels {
 
 /// Chosen experts of some tokens, best first, and their weights: i32 and f32 [tokens, k]. An id
 /// outside the valid range chooses no expert.
@@ -93,4 +93,4 @@ void jitter(const Stream& stream, const Tensor& X, float epsilon, const Tensor& 
 Router sqrt_softplus(int k);
 
 }  // namespace routers
-}  // namespace tegula
+}  // namespace tegula::kernels

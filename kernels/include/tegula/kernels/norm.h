@@ -7,7 +7,7 @@
 
 /// Row norms, forward and backward. Memory-bound: each element is read and written once, for rows
 /// of up to 32768 columns forward and 16384 backward; longer rows are read twice.
-namespace tegula {
+namespace tegula::kernels {
 
 /// Optional tensors of the forward pass of a norm, ignored if not `defined()`.
 struct NormExtras {
@@ -58,4 +58,4 @@ void layer_norm_backward(const Stream& stream, const NormTape& tape, const Tenso
                          const NormGradients& gradients, const Tensor& dsum = {},
                          Loc at = std::source_location::current());
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -8,7 +8,7 @@
 
 /// Quantisation to 8-bit floats. Memory-bound: each element is read and written once, except that
 /// rows of more than 32768 columns that share a scale are read twice.
-namespace tegula {
+namespace tegula::kernels {
 
 /// Elements that share a scale.
 enum class ScaleBlock : std::uint8_t {
@@ -31,4 +31,4 @@ struct QuantiseOptions {
 void quantise_fp8(const Stream& stream, const Tensor& x, const Tensor& q, const Tensor& scales,
                   const QuantiseOptions& options = {}, Loc at = std::source_location::current());
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -8,7 +8,7 @@
 
 /// Rotary position embedding, forward and backward. Memory-bound: each element is read and written
 /// once.
-namespace tegula {
+namespace tegula::kernels {
 
 /// Elements of a head that are rotated together.
 enum class RopePairs : std::uint8_t {
@@ -35,4 +35,4 @@ void rope_backward(const Stream& stream, RopePairs pairs, const Tensor& dy,
                    const RopeTables& tables, const Tensor& dx,
                    Loc at = std::source_location::current());
 
-}  // namespace tegula
+}  // namespace tegula::kernels

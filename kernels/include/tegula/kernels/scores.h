@@ -16,7 +16,7 @@
 /// Not score functions, although often listed as such: attention sinks are AttentionExtras::sinks;
 /// a rotary part of r elements is r more columns of Q and K, whose head dim may differ from V's.
 /// Head dims are at most 256, so the absorbed form of latent attention (576) is unsupported.
-namespace tegula {
+namespace tegula::kernels {
 
 /// A number in a score. A float is a compile-time constant; a Scalar is read at every launch and
 /// may change without recompilation. The functions below throw CompileError for a meaningless
@@ -104,4 +104,4 @@ Score forgetting(Tensor f, Loc at = std::source_location::current());
 Score activation(std::function<Tile(Tile s)> f);
 
 }  // namespace scores
-}  // namespace tegula
+}  // namespace tegula::kernels

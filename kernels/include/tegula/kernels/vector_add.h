@@ -5,10 +5,10 @@
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
 
-namespace tegula {
+namespace tegula::kernels {
 
 /// z = x + y; f32 vectors of equal length. Throws CompileError for invalid arguments.
 void vector_add(const Stream& stream, const Tensor& x, const Tensor& y, const Tensor& z,
                 Loc at = std::source_location::current());
 
-}  // namespace tegula
+}  // namespace tegula::kernels
