@@ -11,7 +11,8 @@
 namespace tegula::tools {
 namespace {
 
-using namespace masks;
+using namespace kernels;
+using namespace kernels::masks;
 using Numbers = MaskScalars;
 
 Tensor table(const std::vector<i32>& values) { return Tensor::from(values, Device::cpu()); }
