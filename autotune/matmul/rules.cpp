@@ -223,9 +223,6 @@ bool is_no_pingpong(const P& p, const C& c, const Limits& gpu) {
 bool has_one_tile_for_each_sm(const P& p, const C& c, const Limits& gpu) {
   return c.pingpong && tiles_of(p, c) <= gpu.num_sms;
 }
-bool multicasts_a(const P&, const C& c, const Limits&) {
-  return c.multicast == Multicast::a || c.multicast == Multicast::both;
-}
 bool is_no_multicast(const P& p, const C& c, const Limits& gpu) {
   return c.multicast != Multicast::none && (c.parts > 1 || !is_wgmma(p, c, gpu));
 }
@@ -330,8 +327,6 @@ constexpr MatmulRule kRules[] = {
      is_no_pingpong},
     {"pingpong_tiles", "ping-pong takes more tiles than SMs", dominated, axis::pingpong,
      has_one_tile_for_each_sm},
-    {"multicast_a", "clusters share columns of B; rows of A are not multicast yet", refused,
-     axis::multicast, multicasts_a},
     {"multicast", "operands are multicast by whole tiles of wgmma", refused, axis::multicast,
      is_no_multicast},
     {"tile_below", "no two tiles share columns of B", dominated, axis::multicast,

@@ -20,8 +20,7 @@ constexpr int kSplit[] = {static_cast<int>(SplitK::none), static_cast<int>(Split
                           static_cast<int>(SplitK::partials), static_cast<int>(SplitK::stream)};
 constexpr int kParts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
 constexpr int kFlag[] = {0, 1};
-constexpr int kMulticast[] = {static_cast<int>(Multicast::none), static_cast<int>(Multicast::b),
-                              static_cast<int>(Multicast::a), static_cast<int>(Multicast::both)};
+constexpr int kMulticast[] = {static_cast<int>(Multicast::none), static_cast<int>(Multicast::b)};
 /// 0: the number chosen by the plan of a ping-pong kernel.
 constexpr int kStages[] = {0, 3, 4, 5, 6, 7, 8};
 constexpr int kGroups[] = {8, 1, 4, 16};

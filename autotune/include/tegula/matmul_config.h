@@ -25,11 +25,14 @@ constexpr auto enumerator_names(SplitK) {
   return std::array<std::string_view, 4>{"none", "cluster", "partials", "stream"};
 }
 
-/// Operands that the CTAs of a cluster on neighbouring tiles share: each CTA loads a part and
+/// Operand that the CTAs of a cluster on neighbouring tiles share: each CTA loads a part and
 /// multicasts it (TMA multicast).
-enum class Multicast : std::uint8_t { none, a, b, both };
+enum class Multicast : std::uint8_t {
+  none,  ///< each CTA loads its own operands
+  b,     ///< columns of B
+};
 constexpr auto enumerator_names(Multicast) {
-  return std::array<std::string_view, 4>{"none", "a", "b", "both"};
+  return std::array<std::string_view, 2>{"none", "b"};
 }
 
 /// How 16-bit operands reach the tensor cores.
@@ -43,8 +46,8 @@ constexpr auto enumerator_names(OperandPath) {
 
 /// Decomposition of a GEMM: tiles of bm x bn, k-iterations of bk.
 struct MatmulConfig {
-  int bm = 128, bn = 256, bk = 64;
-  SplitK split = SplitK::none;
+  int bm = 128, bn = 256, bk = 64;  ///< rows and columns of C per tile, and k per iteration
+  SplitK split = SplitK::none;      ///< sharing of the k-iterations of a tile
   /// Parts of a split k, or CTAs of stream-K; 1 without a split.
   int parts = 1;
   /// Swap A/B: columns of B are along the rows of the MMA tiles, which are 64 or more. Useful for
@@ -53,10 +56,9 @@ struct MatmulConfig {
   bool swap_ab = false;
   /// Stages of the operand ring, 2 to 8, limited by shared memory; 0: up to 4.
   int stages = 0;
-  OperandPath operands = OperandPath::tma;
+  OperandPath operands = OperandPath::tma;  ///< path of 16-bit types
   /// `b`: CTAs of vertically adjacent tiles form clusters of two (not with cluster split-K or
-  /// stream-K). Requires sm_90 and tiles that fill an SM, and is ignored otherwise. `a` and `both`
-  /// are not implemented.
+  /// stream-K). Requires sm_90 and tiles that fill an SM, and is ignored otherwise.
   Multicast multicast = Multicast::none;
   /// Ping-pong: each tile belongs to one warpgroup (bm x bn up to 128x128 or 64x256), and two
   /// warpgroups alternate, so that the epilogue of one tile overlaps the mainloop of the next.
@@ -112,6 +114,7 @@ constexpr auto enumerator_names(LinePhase) {
   return std::array<std::string_view, 3>{"whole", "half", "split"};
 }
 
+/// Returns the alignment of rows that are this many bytes apart.
 constexpr LinePhase line_phase(std::int64_t pitch_bytes) {
   return pitch_bytes % 128 == 0    ? LinePhase::whole
          : pitch_bytes % 128 == 64 ? LinePhase::half
@@ -120,14 +123,14 @@ constexpr LinePhase line_phase(std::int64_t pitch_bytes) {
 
 /// Properties of a GEMM that determine the choice of its configuration.
 struct MatmulProblem {
-  std::int64_t m = 0, n = 0, k = 0;
+  std::int64_t m = 0, n = 0, k = 0;  ///< C [m, n] = A [m, k] B [k, n]
   /// Number of matrices. Batched products use separate kernels.
   std::int64_t batch = 1;
-  bool is_batched = false;
-  DType operands = DType::bf16, result = DType::bf16;
+  bool is_batched = false;  ///< operands have a leading batch dimension
+  DType operands = DType::bf16, result = DType::bf16;  ///< types of A and B, and of C
   /// k is contiguous in A, and in B. Rows of A, or columns of B, then need no alignment.
   bool a_k_major = true, b_k_major = false;
-  LinePhase a_lines = LinePhase::whole, b_lines = LinePhase::whole;
+  LinePhase a_lines = LinePhase::whole, b_lines = LinePhase::whole;  ///< alignment of A and of B
   /// TMA or the tensor cores cannot read the operand in its layout: a preceding kernel repacks it,
   /// or its elements are loaded one by one.
   bool repacks_a = false, repacks_b = false;

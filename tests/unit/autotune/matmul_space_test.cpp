@@ -75,8 +75,6 @@ std::string first_reason(const MatmulProblem& p, const MatmulConfig& c) {
 TEST(MatmulSpace, TellsWhyNot) {
   const MatmulProblem p = packed(4096, 4096, 4096);
   EXPECT_EQ(first_reason(p, {.bm = 128, .bn = 128, .bk = 64, .stages = 4}), "");
-  EXPECT_EQ(first_reason(p, {.bm = 128, .bn = 128, .stages = 4, .multicast = Multicast::both}),
-            "clusters share columns of B; rows of A are not multicast yet");
   EXPECT_EQ(first_reason(p, {.bm = 96, .bn = 128, .stages = 4}),
             "no matrix instruction has so many rows");
   EXPECT_EQ(first_reason(p, {.bm = 128, .bn = 256, .stages = 6}),
