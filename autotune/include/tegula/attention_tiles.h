@@ -7,6 +7,7 @@
 
 namespace tegula {
 
+/// Largest head dim of attention.
 inline constexpr int kMaxHeadDim = 256;
 
 /// Returns the head dim rounded up to a multiple of 16, the k step of an MMA.

@@ -55,8 +55,10 @@ class ConfiguredKernel {
   using KernelType = decltype(kernel("", std::declval<Body>()));
 
  public:
+  /// Creates no kernel yet. `name` must outlive the object.
   ConfiguredKernel(const char* name, Body body) : name_(name), body_(std::move(body)) {}
 
+  /// Returns the kernel of this configuration.
   KernelType of(const Config& config) {
     return KernelType(made_.of(config, [&] { return make(config).shared_instance(); }));
   }

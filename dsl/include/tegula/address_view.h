@@ -68,6 +68,7 @@ void store_part(const AddressedPart& part, const Arg& value);
 /// A part of an AddressView: a tile to compute with, and the target of `view(i, j) = tile`.
 class AddressTile : public Tile {
  public:
+  /// Called by AddressView.
   AddressTile(Tile loaded, detail::AddressedPart part)
       : Tile(std::move(loaded)), part_(std::move(part)) {}
   AddressTile(const AddressTile&) = default;
@@ -78,6 +79,7 @@ class AddressTile : public Tile {
   void operator=(const AddressTile& value) && {
     std::move(*this) = Arg(static_cast<const Tile&>(value));
   }
+  /// Loads the elements, combines them with the value, and stores the results. Not atomic.
   void operator+=(const Arg& value) && { std::move(*this) = Arg(Arg(*this) + value); }
   void operator-=(const Arg& value) && { std::move(*this) = Arg(Arg(*this) - value); }
   void operator*=(const Arg& value) && { std::move(*this) = Arg(Arg(*this) * value); }
@@ -121,7 +123,7 @@ class AddressView : public detail::Addressed<std::make_index_sequence<Rank>> {
 
 /// Address and strides are multiples of this many bytes.
 struct Alignment {
-  int bytes = 0;
+  int bytes = 0;  ///< 0: no promise
 };
 /// Promises that the address of a view and all its strides other than 1 are multiples of this many
 /// bytes: a power of two from the size of an element to 16. Parts then move in pieces of up to this

@@ -20,6 +20,7 @@ class CompiledKernel;
 /// is left out.
 class TensorSpec {
  public:
+  /// Takes shape, strides and type of a tensor.
   TensorSpec(const Tensor& tensor) : tensor_(tensor) {}
   /// Strides are in elements; none means row-major. The address is assumed to be a multiple of 16
   /// bytes, like those of whole tensors. Throws CompileError for extents and strides that no tensor
@@ -44,6 +45,7 @@ TensorSpec spec(Extents... extents) {
 /// every GPU of the target and for all calls of the same class of arguments.
 class Artefact {
  public:
+  /// Called by Kernel::compile().
   Artefact(std::shared_ptr<const runtime::CompiledKernel> kernel, std::vector<Warning> warnings)
       : kernel_(std::move(kernel)), warnings_(std::move(warnings)) {}
 

@@ -53,7 +53,7 @@ struct BlockListSlots {
 /// length, ascending (FlashAttention's cu_seqlens); at most 65536 sequences. Read by the kernel,
 /// which does not check them.
 struct CuSeqlens {
-  Tensor q, kv;
+  Tensor q, kv;  ///< starts of queries and of keys; the same tensor for self-attention
   std::int64_t max_seqlen_q = 0;  ///< queries of the longest sequence, or an upper bound
 };
 

@@ -110,9 +110,10 @@ class PlanBuilder {
   dsl::PlanRecorder& recorder_;
 };
 
-/// Numbers, other than the arguments, that a callable's decisions depend on.
+/// Numbers, other than the arguments, that a callable's decisions depend on: `{o.tf32, c.bm}`.
 class PlanOptions {
  public:
+  /// Packs up to 32 numbers.
   PlanOptions(std::initializer_list<std::int64_t> numbers) : count_(numbers.size()) {
     if (count_ > kMax) too_many(count_);
     std::size_t i = 0;

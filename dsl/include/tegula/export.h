@@ -16,6 +16,9 @@
 #include "tegula/location.h"
 #include "tegula/stream.h"
 
+/// Export of kernels and other callables to C, Python and TVM-FFI: `TEGULA_EXPORT(name, callable);`
+/// (docs/c-interface.md).
+
 /// A value as TVM-FFI passes it: TVMFFIAny of its c_api.h.
 struct TegulaFfiAny {
   std::int32_t type_index;
@@ -33,7 +36,7 @@ namespace tegula {
 struct ExportParam {
   detail::ParamInfo info;  ///< a number has its C++ type as `dtype`
   bool any_dtype = false;  ///< elements of any type, the same for all such tensors of a call
-  std::string name;
+  std::string name;        ///< name in the C interface
   /// Names of a tensor's dimensions, "M K", or none. A dimension may also be a number, or a name
   /// times or plus a number: "8", "M*8", "M+1".
   std::string dims = {};
@@ -84,11 +87,14 @@ Exportable export_kernel(std::shared_ptr<dsl::KernelInstance> instance,
 
 }  // namespace detail
 
+/// Returns a kernel for TEGULA_EXPORT, whose parameters have the names and dimensions given by
+/// Kernel::named, or arg0, arg1, ..
 template <class... P>
 Exportable exportable(const Kernel<P...>& kernel) {
   static constexpr std::array<detail::ParamInfo, sizeof...(P)> kParams{detail::export_info<P>()...};
   return detail::export_kernel(kernel.shared_instance(), kParams);
 }
+/// Returns the callable itself.
 inline Exportable exportable(Exportable callable) { return callable; }
 
 namespace detail {

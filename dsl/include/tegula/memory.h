@@ -39,8 +39,20 @@ Tile load(const Arg& pointers, const Arg& mask = {}, const Arg& fill = {}, Hints
 /// Writes each value (rounded to the pointee) where the mask is true.
 void store(const Arg& pointers, const Arg& values, const Arg& mask = {}, Hints hints = {});
 
-enum class MemoryOrder : std::uint8_t { relaxed, acquire, release, acq_rel };
-enum class MemoryScope : std::uint8_t { cta, cluster, gpu, sys };
+/// Order of an atomic access relative to the program's other accesses.
+enum class MemoryOrder : std::uint8_t {
+  relaxed,  ///< none
+  acquire,  ///< later accesses see what was released at the address
+  release,  ///< publishes earlier effects of the program
+  acq_rel,  ///< both
+};
+/// Programs among which an access is atomic and ordered.
+enum class MemoryScope : std::uint8_t {
+  cta,      ///< the program itself
+  cluster,  ///< programs of its cluster
+  gpu,      ///< programs of its GPU
+  sys,      ///< programs of all GPUs, and the host
+};
 
 /// Reads each address atomically at the time of the call, whatever other programs do to it
 /// meanwhile. `acquire`: what was released there is visible from here on. Elements whose mask is

@@ -10,7 +10,11 @@
 /// end throws ProgramError with the line of the wait.
 namespace tegula {
 
-enum class Until : std::uint8_t { equal, at_least };
+/// Condition that ends a wait.
+enum class Until : std::uint8_t {
+  equal,     ///< the integer is the value
+  at_least,  ///< the integer is the value or larger
+};
 /// Waits until the integer at an address, of 32 or 64 bits, is `value`, or at least that. Later
 /// accesses of the program see the writes released there. Throws CompileError for other types.
 void wait_until(const Arg& pointer, const Arg& value, Until until = Until::at_least,

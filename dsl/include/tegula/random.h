@@ -21,6 +21,7 @@ std::array<Tile, 4> philox(const Arg& seed, const Arg& counter, const Arg& subse
 /// take word `offset % 4` of counter `offset / 4`.
 template <Element T = f32>
 Tile rand(const Arg& seed, const Arg& offset);
+/// Does the same for a type known at run time of the host.
 Tile rand(const Arg& seed, const Arg& offset, DType type);
 /// Standard normal, f32, by the Box-Muller transform: words 0 and 1, or 2 and 3, of counter
 /// `offset / 4`; cosine for even offsets, sine for odd ones. At most 6.77 in magnitude.

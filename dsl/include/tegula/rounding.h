@@ -19,7 +19,7 @@ enum class Saturate : std::uint8_t {
 /// Random bits (a u32 tile, one number for each element, of which the low bits are used) that
 /// decide how a conversion rounds.
 struct Stochastic {
-  Arg bits;
+  Arg bits;  ///< u32
 };
 
 /// Returns the value converted to T with this rounding and saturation. Floats to integers always

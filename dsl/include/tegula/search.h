@@ -7,7 +7,11 @@
 /// Searches in sorted elements, weighted counts, and compaction by a condition.
 namespace tegula {
 
-enum class Side : std::uint8_t { left, right };
+/// Position of a value relative to equal elements.
+enum class Side : std::uint8_t {
+  left,   ///< before them
+  right,  ///< after them
+};
 
 namespace detail {
 Tile searched(const Tile& length, const Arg& values, Side side,
@@ -37,7 +41,7 @@ Tile bincount(const Arg& keys, const Arg& weights, int bins);
 /// The kept elements, and their number along the axis (i32; a scalar for a tile of one
 /// dimension).
 struct Compacted {
-  Tile values, count;
+  Tile values, count;  ///< `values` has the shape of the tile
 };
 /// Moves the elements for which `keep` (i1, of the tile's shape) is true to the front of each line
 /// along the axis, in their order; the elements after them are absent.

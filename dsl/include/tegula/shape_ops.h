@@ -15,9 +15,10 @@ namespace tegula {
 
 /// Selects `extent` elements of a dimension from `first`, in `t(part(8, 4), all)`.
 struct Part {
-  int first;
-  int extent;
+  int first;   ///< number of the first element, from 0
+  int extent;  ///< number of elements
 };
+/// Returns the part of `extent` elements from `first`.
 constexpr Part part(int first, int extent) { return {first, extent}; }
 
 /// A subscript of `t(..)`, for one dimension: all of it, a part, or one element, given by a number
@@ -55,7 +56,7 @@ Tile picked(const Tile& tile, std::span<const Pick> picks);
 }  // namespace detail
 
 /// Returns `extent` elements of a tile along `axis` from `first`, both known while tracing. Throws
-/// CompileError if the range is out of bounds.
+/// CompileError (T0220) if the range is out of bounds.
 Tile slice(const Arg& t, Axis axis, int first, int extent);
 /// Returns element `i` of each line along `axis`, which disappears. `i` is an integer scalar; out
 /// of bounds the result is 0, which `cpu` and `sim` report.
@@ -92,12 +93,18 @@ Tile ravel(const Arg& t);
 Tile gather(const Arg& t, const Arg& index, Axis axis);
 
 /// How a scatter combines a value with the existing element.
-enum class Combine : std::uint8_t { store, add, max, min, bit_or };
+enum class Combine : std::uint8_t {
+  store,   ///< the value replaces the element
+  add,     ///< their sum
+  max,     ///< the larger one
+  min,     ///< the smaller one
+  bit_or,  ///< bitwise or
+};
 /// Returns `t` with out[.., index[.., i, ..], ..] = values[.., i, ..] along `axis`, or combined
 /// with it. Other extents are equal, or 1 in index and values. Values whose index is out of bounds,
 /// and absent values, are dropped. For `store` with equal indices it is unspecified which value
 /// remains, and `cpu` and `sim` report it; the other kinds support integers only, whose order does
-/// not matter: CompileError.
+/// not matter: CompileError (T0120).
 Tile scatter(const Arg& t, const Arg& index, const Arg& values, Axis axis,
              Combine combine = Combine::store);
 

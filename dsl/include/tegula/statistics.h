@@ -22,7 +22,7 @@ Tile mean(const Arg& t, Axis axis);
 /// of a streamed row are merged without cancellation (Welford 1962; Chan, Golub and LeVeque
 /// 1979).
 struct Moments {
-  Tile count, mean, m2;
+  Tile count, mean, m2;  ///< shaped like a fold along the axis
   /// m2 / (count - correction); NaN where count <= correction.
   Tile var(int correction = 0) const;
 };

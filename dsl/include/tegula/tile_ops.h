@@ -14,8 +14,9 @@
 /// Operations on whole tiles: creation, shape, reductions and dot.
 namespace tegula {
 
-/// Extents of a tile, which are C++ numbers. Any positive extent is legal; a tile has at most 6
-/// dimensions and 2^20 elements: CompileError.
+/// Extents of a tile, which are C++ numbers from 1; they need not be powers of two. A tile has at
+/// most 6 dimensions (T1002) and 2^20 elements (T1001): CompileError. docs/limits.md lists reshapes
+/// and broadcasts of extents that are not powers of two which the compiler does not support.
 class Extent {
  public:
   template <std::integral T>
@@ -39,6 +40,8 @@ struct Shape {
 };
 }  // namespace detail
 
+/// Returns a tile whose elements are all 0. For more than three dimensions, reshape or broadcast
+/// it.
 template <Element T>
 Tile zeros(Extent a) {
   return detail::filled(Arg(0).at(a.loc()), dtype_of<T>, std::array{a});
@@ -51,7 +54,8 @@ template <Element T>
 Tile zeros(Extent a, Extent b, Extent c) {
   return detail::filled(Arg(0).at(a.loc()), dtype_of<T>, std::array{a, b, c});
 }
-/// Returns a tile whose elements are all `value`; without extents, a scalar.
+/// Returns a tile whose elements are all `value`; without extents, a scalar. For more than three
+/// dimensions, reshape or broadcast it.
 template <Element T>
 Tile full(const Arg& value) {
   return detail::filled(value, dtype_of<T>, {});
@@ -87,13 +91,16 @@ Tile trans(const Arg& t);
 /// with 1.
 class Axis {
  public:
+  /// Dimension `n`, which may be negative.
   template <std::integral N>
   constexpr Axis(N n) : value_(static_cast<int>(n)) {}  // NOLINT(google-explicit-constructor)
+  /// Returns the number as given.
   constexpr int value() const { return value_; }
 
  private:
   int value_;
 };
+/// Returns dimension `n` as an Axis.
 constexpr Axis axis(int n) { return Axis(n); }
 
 /// Folds of one dimension, which disappears, or of all. f16 and bf16 are summed in f32 and rounded
@@ -131,8 +138,8 @@ Tile argmin(const Arg& t, Axis axis);
 /// Return the extreme value together with its index.
 std::pair<Tile, Tile> max_and_argmax(const Arg& t, Axis axis);
 std::pair<Tile, Tile> min_and_argmin(const Arg& t, Axis axis);
-/// For a mean over a known extent, divide the sum by it. `mean` (statistics.h) divides by the
-/// number of present elements, which is not known while tracing.
+/// For means and variances, which divide by the number of present elements, see
+/// tegula/statistics.h.
 
 namespace detail {
 using CombineFn = std::function<void(std::span<Tile> left, std::span<const Tile> right)>;
@@ -191,9 +198,11 @@ Tile crop(const Arg& x, Axis axis, const Arg& first, const Arg& end);
 /// own tile are absent; those absent in another's are treated as 0.
 Tile cluster_reduce_scatter(const Arg& t, Axis axis);
 
-/// Arithmetic of `dot` on f32 operands: `ieee` multiplies them as f32, without tensor cores; `tf32`
-/// rounds them to tf32 for the tensor cores. Other types ignore it.
-enum class Precision : std::uint8_t { ieee, tf32 };
+/// Arithmetic of `dot` on f32 operands. Other types ignore it.
+enum class Precision : std::uint8_t {
+  ieee,  ///< multiplies them as f32, without tensor cores
+  tf32,  ///< rounds them to tf32 for the tensor cores
+};
 /// The accumulator type of `dot` on operands of T.
 template <Element T>
 using Accumulator = std::conditional_t<std::is_integral_v<T>, i32,
@@ -202,6 +211,8 @@ using Accumulator = std::conditional_t<std::is_integral_v<T>, i32,
 /// Returns acc + a @ b, with a [m, k], b [k, n], acc [m, n], or with a leading dimension of equal
 /// extent in all three: a product for each index along it. Floats accumulate in f32 (f64 in f64),
 /// 8-bit integers in i32. Elements absent along k are treated as 0. Without `acc` it starts from 0.
+/// Throws CompileError for types (T0109 to T0111) and shapes (T0206 to T0208, T0215, T0216) that do
+/// not match.
 Tile dot(const Arg& a, const Arg& b, const Arg& acc = {}, Precision precision = Precision::ieee);
 
 }  // namespace tegula

@@ -11,11 +11,15 @@ namespace tegula {
 /// Values of tune() names.
 using Tuning = std::map<std::string, int>;
 
-/// How much is measured: `quick` takes about 3 seconds per problem, `full` about a minute.
-enum class TuneBudget : std::uint8_t { quick, full };
+/// How much is measured.
+enum class TuneBudget : std::uint8_t {
+  quick,  ///< about 3 seconds per problem
+  full,   ///< about a minute per problem
+};
 
+/// Options of Kernel::tune().
 struct TuneOptions {
-  TuneBudget budget = TuneBudget::quick;
+  TuneBudget budget = TuneBudget::quick;  ///< how much is measured
   /// Accepts values whose results differ from those of the defaults in the last bits, for example
   /// by a different summation order. Otherwise all outputs must be the same, bit for bit.
   bool may_change_bits = false;

@@ -28,6 +28,7 @@ namespace dsl {
 class Tracer;
 }  // namespace dsl
 
+/// Infinity and NaN as literals, which take the type of the other operand.
 inline constexpr float inf = std::numeric_limits<float>::infinity();
 inline constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 

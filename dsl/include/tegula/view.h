@@ -55,6 +55,7 @@ class Subscript {
 /// tile`.
 class ViewTile : public Tile {
  public:
+  /// Called by views.
   ViewTile(Tile loaded, std::uint32_t access) : Tile(std::move(loaded)), access_(access) {}
   ViewTile(const ViewTile&) = default;
   ViewTile(ViewTile&&) = default;
@@ -65,6 +66,7 @@ class ViewTile : public Tile {
   void operator=(const ViewTile& value) && {
     std::move(*this) = Arg(static_cast<const Tile&>(value));
   }
+  /// Loads the elements, combines them with the value, and stores the results. Not atomic.
   void operator+=(const Arg& value) &&;
   void operator-=(const Arg& value) &&;
   void operator*=(const Arg& value) &&;
@@ -248,11 +250,13 @@ class InOut : public detail::Writable<std::make_index_sequence<Rank>> {
 template <Element T>
 class Scalar {
  public:
+  /// A number that the host can change between launches.
   Scalar(T value = T{}) : cell_(std::make_shared<detail::ScalarCell>()) { set(value); }
   Scalar& operator=(T value) {
     set(value);
     return *this;
   }
+  /// Changes the number for later launches.
   void set(T value) {
     cell_->dtype = dtype_of<T>;
     cell_->bits = 0;

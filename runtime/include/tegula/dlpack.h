@@ -51,6 +51,7 @@ struct Version {
   std::uint32_t minor;
 };
 
+/// Bit of ManagedTensorVersioned::flags: the memory must not be written.
 inline constexpr std::uint64_t kFlagReadOnly = 1;
 
 struct ManagedTensorVersioned {

@@ -142,6 +142,7 @@ struct f8e5m2 : detail::SmallFloat<f8e5m2, std::uint8_t, 5, 2, true, true> {
   using SmallFloat::SmallFloat;
 };
 
+/// Host types of the other element types.
 using i1 = bool;
 using i8 = std::int8_t;
 using i16 = std::int16_t;
@@ -178,6 +179,7 @@ struct DTypeInfo {
   std::uint8_t mantissa_bits;  ///< stored bits, without the hidden one; 0 unless floating
 };
 
+/// Properties of all element types.
 inline constexpr std::array<DTypeInfo, kDTypeCount> kDTypeInfo{{
     {DType::i1, "i1", DTypeKind::boolean, 1, 0, 0},
     {DType::i8, "i8", DTypeKind::signed_int, 8, 0, 0},
@@ -196,6 +198,7 @@ inline constexpr std::array<DTypeInfo, kDTypeCount> kDTypeInfo{{
     {DType::f64, "f64", DTypeKind::floating, 64, 11, 52},
 }};
 
+/// Returns the properties of an element type.
 constexpr const DTypeInfo& dtype_info(DType d) { return kDTypeInfo[static_cast<std::size_t>(d)]; }
 
 /// Returns "bf16", "i32", ...
@@ -204,6 +207,7 @@ constexpr std::string_view name(DType d) { return dtype_info(d).name; }
 constexpr int size_bits(DType d) { return dtype_info(d).bits; }
 /// Returns the bytes that one element takes in memory: 1 for i1.
 constexpr int size_bytes(DType d) { return (dtype_info(d).bits + 7) / 8; }
+/// Return true for floating-point types, and for i1.
 constexpr bool is_float(DType d) { return dtype_info(d).kind == DTypeKind::floating; }
 constexpr bool is_bool(DType d) { return dtype_info(d).kind == DTypeKind::boolean; }
 /// Returns true for signed and unsigned integers, but not for i1.
@@ -211,6 +215,7 @@ constexpr bool is_integer(DType d) {
   return dtype_info(d).kind == DTypeKind::signed_int ||
          dtype_info(d).kind == DTypeKind::unsigned_int;
 }
+/// Returns true for signed integers and floating-point types.
 constexpr bool is_signed(DType d) {
   return dtype_info(d).kind == DTypeKind::signed_int || dtype_info(d).kind == DTypeKind::floating;
 }

@@ -10,17 +10,17 @@ namespace tegula {
 
 /// An additional location that explains an error, e.g. where an operand was defined.
 struct Note {
-  Loc loc;
-  std::string text;
+  Loc loc;           ///< place that explains the error
+  std::string text;  ///< explanation
 };
 
 /// One error: the mistake, its location, and a way to fix it.
 struct Diagnostic {
   std::string code;  ///< stable, e.g. "T0207"; empty if none is assigned
-  std::string message;
-  Loc loc;
-  std::vector<Note> notes;
-  std::string hint;
+  std::string message;      ///< the mistake
+  Loc loc;                  ///< the user's line; unknown if there is none
+  std::vector<Note> notes;  ///< further lines
+  std::string hint;         ///< a way to fix it
 
   /// Returns `file:line:column: error CODE: message`, then notes and the hint, one per line.
   std::string str() const;

@@ -4,11 +4,13 @@
 
 namespace tegula {
 
+/// Returns the quotient, rounded down.
 template <class T>
 constexpr T floor_div(T a, std::type_identity_t<T> b) {
   return a / b - (a % b < 0 ? 1 : 0);
 }
 
+/// Returns the quotient, rounded up.
 template <class T>
 constexpr T ceil_div(T a, std::type_identity_t<T> b) {
   return a / b + (a % b > 0 ? 1 : 0);

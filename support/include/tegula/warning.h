@@ -13,7 +13,7 @@ struct Warning {
   std::string code;    ///< stable, e.g. "T1501"
   std::string kernel;  ///< name of the kernel; empty if the warning does not concern a kernel
   Loc place;           ///< line that causes the warning, or the kernel's line if unknown
-  std::string text;
+  std::string text;    ///< the finding and its cost
   std::string hint;  ///< a way to fix it; may be empty
 
   /// Returns `file:line:column: warning CODE: kernel NAME: text`, then the hint on its own line.
@@ -21,6 +21,7 @@ struct Warning {
   friend bool operator==(const Warning&, const Warning&) = default;
 };
 
+/// Receives warnings.
 using WarningHandler = std::function<void(const Warning&)>;
 
 /// Installs the process's warning handler and returns the previous one. The handler is called once

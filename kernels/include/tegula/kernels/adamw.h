@@ -21,10 +21,10 @@ struct AdamWTensors {
 
 /// Hyperparameters of one step; they may change from step to step.
 struct AdamWOptions {
-  float learning_rate = 1e-3f;
-  float beta1 = 0.9f, beta2 = 0.999f;
-  float epsilon = 1e-8f;
-  float weight_decay = 1e-2f;
+  float learning_rate = 1e-3f;         ///< lr of the formula
+  float beta1 = 0.9f, beta2 = 0.999f;  ///< decay rates of the moments
+  float epsilon = 1e-8f;               ///< added to the root of the second moment
+  float weight_decay = 1e-2f;          ///< decay of the formula, decoupled from the gradient
   float gradient_scale = 1;  ///< gradients are multiplied by this factor first
   /// With a seed, bf16 weights are rounded stochastically with Philox random words of the seed, the
   /// step and the element's index in the list of tensors: equal calls give equal bits, and updates
@@ -44,8 +44,8 @@ struct AdamWOptions {
 /// share the state.
 class AdamW {
  public:
-  /// Keeps the tensors and copies a table of their locations to the device. Throws CompileError if
-  /// types, shapes or devices differ: all weights have one type, and so do all gradients.
+  /// Keeps the tensors and copies a table of their locations to the device. Throws CompileError
+  /// (T1662) if types, shapes or devices differ: all weights have one type, all gradients too.
   explicit AdamW(std::span<const AdamWTensors> tensors, Loc at = std::source_location::current());
 
   /// Performs step number `t`, counted from 1.

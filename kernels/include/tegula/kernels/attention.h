@@ -77,7 +77,7 @@ struct AttentionSpec {
   /// seqlen_kv - seqlen_q: for prefill chunks and for decoding with a cache (causal masks are then
   /// aligned bottom right). No sequence may have more queries than keys.
   bool align_bottom_right = false;
-  AttentionNormalization weighting = AttentionNormalization::softmax;
+  AttentionNormalization weighting = AttentionNormalization::softmax;  ///< meaning of scores
 };
 
 /// Numerical choices, which change the last bits of results.
@@ -136,9 +136,15 @@ struct AttentionExtras {
   Tensor sinks = {};
 };
 
-/// A callable attention. Copies share compiled kernels. Throws CompileError for invalid tensors. If
-/// the mask's block list is derived (see `explain`), only one thread at a time may call on the same
-/// stream, because calls share the stream's memory for the list.
+/// A callable attention, usually made by `attention`:
+///
+///     const Attention attn = attention({.mask = masks::causal()});
+///     attn(stream, Q, K, V, O, {.lse = lse});
+///
+/// Copies share compiled kernels. If the mask's block list is derived (see `explain`), only one
+/// thread at a time may call on the same stream, because calls share the stream's memory for the
+/// list. Calls throw CompileError for invalid tensors: T1601 to T1611, T1616, T1617, and T1619 to
+/// T1621 for block lists.
 ///
 /// Tensors (all bf16 or all f16): Q [batch, heads, seqlen_q, head_dim], K [batch, kv_heads,
 /// seqlen_kv, head_dim], V [batch, kv_heads, seqlen_kv, head_dim_v], O [batch, heads, seqlen_q,
@@ -149,19 +155,22 @@ struct AttentionExtras {
 /// block, because they are multiplied by weights of 0.
 class Attention {
  public:
+  /// Compiles nothing yet. Throws CompileError (T1612 to T1615, T1618, T1622) for an invalid or
+  /// contradictory specification.
   explicit Attention(AttentionSpec spec, AttentionSchedule schedule = {},
                      AttentionNumerics numerics = {}, Loc at = std::source_location::current());
 
+  /// Computes O from Q, K and V, and the tensors of `extras` that are defined.
   void operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
                   const Tensor& O, const AttentionExtras& extras,
-                  Loc at = std::source_location::current()) const;
-  /// Also stores the log-sum-exp to `Lse` (AttentionExtras::lse).
-  void operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
-                  const Tensor& O, const Tensor& Lse,
                   Loc at = std::source_location::current()) const;
   void operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
                   const Tensor& O, Loc at = std::source_location::current()) const;
   void operator()(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O,
+                  Loc at = std::source_location::current()) const;
+  /// Also stores the log-sum-exp to `Lse` (AttentionExtras::lse).
+  void operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
+                  const Tensor& O, const Tensor& Lse,
                   Loc at = std::source_location::current()) const;
 
   /// Sequences of different lengths: Q [total q, heads, head_dim], K [total kv, kv_heads,
@@ -174,8 +183,10 @@ class Attention {
               const Tensor& O, const CuSeqlens& lengths, const AttentionExtras& extras = {},
               Loc at = std::source_location::current()) const;
 
-  /// Returns a report on the last compiled kernel for `dtype`: plan, remarks, registers.
+  /// Returns a report on the last compiled kernel for `dtype`: plan, remarks, registers. Throws
+  /// CompileError (T0705) before the first call.
   std::string explain(DType dtype = DType::bf16, Loc at = std::source_location::current()) const;
+  /// Returns the text of a stage of that kernel's compilation (see Kernel::dump).
   std::string dump(std::string_view verb, DType dtype = DType::bf16,
                    Loc at = std::source_location::current()) const;
 
@@ -184,6 +195,7 @@ class Attention {
   std::shared_ptr<const Kernels> kernels_;
 };
 
+/// Makes an attention from its specification. Keep the result: it owns the compiled kernels.
 inline Attention attention(AttentionSpec spec, AttentionSchedule schedule = {},
                            AttentionNumerics numerics = {},
                            Loc at = std::source_location::current()) {

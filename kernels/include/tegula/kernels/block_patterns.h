@@ -15,9 +15,9 @@ namespace tegula::kernels {
 /// Extents of the attention that a list is used with. `batch` and `heads` are 1 if all batch
 /// entries or heads share their rows.
 struct BlockMaskShape {
-  std::int64_t seqlen_q = 0, seqlen_kv = 0;
-  std::int64_t batch = 1, heads = 1;
-  int block_q = 128, block_kv = 128;
+  std::int64_t seqlen_q = 0, seqlen_kv = 0;  ///< queries and keys per sequence
+  std::int64_t batch = 1, heads = 1;         ///< rows of the list that differ
+  int block_q = 128, block_kv = 128;         ///< as in BlockList
 
   std::int64_t q_blocks() const { return (seqlen_q + block_q - 1) / block_q; }
   std::int64_t kv_blocks() const { return (seqlen_kv + block_kv - 1) / block_kv; }
@@ -32,7 +32,7 @@ enum class BlockCoverage : std::uint8_t {
 
 /// Returns the list of the coverages `use(b, h, m, n)` of query tile m and kv block n, on `device`.
 /// A last block that extends beyond the keys is never `full`. Throws CompileError for unsupported
-/// block sizes and for extents below 1.
+/// block sizes (T1622) and for extents below 1 (T1623).
 BlockList list_blocks(const BlockMaskShape& grid,
                       const std::function<BlockCoverage(std::int64_t b, std::int64_t h,
                                                         std::int64_t m, std::int64_t n)>& use,
@@ -43,11 +43,12 @@ BlockList list_blocks(const BlockMaskShape& grid,
 /// window; and each remaining tile visits `random` more blocks, or all if there are fewer. Causal:
 /// only n <= m, with a mask for n = m; AttentionSpec::mask must then be causal().
 struct BigBird {
-  int global = 1, window = 1, random = 3;
-  bool is_causal = false;
+  int global = 1, window = 1, random = 3;  ///< in blocks
+  bool is_causal = false;                  ///< keeps n <= m only
   std::uint32_t seed = 1;  ///< batch entries, heads and tiles draw different blocks
 };
-/// Throws CompileError like list_blocks, and if grid.block_q differs from grid.block_kv.
+/// Returns the list of a BigBird pattern. Throws CompileError like list_blocks, and if grid.block_q
+/// differs from grid.block_kv (T1624).
 BlockList big_bird(const BlockMaskShape& grid, const BigBird& pattern,
                    Device device = Device::best(), Loc at = std::source_location::current());
 
@@ -58,7 +59,8 @@ enum class BlockInterior : std::uint8_t {
   partial,  ///< AttentionSpec::mask is computed everywhere
 };
 
-/// Returns a zeroed list of capacity `k`, for select_blocks. Throws like list_blocks.
+/// Returns a zeroed list of capacity `k`, for select_blocks. Throws like list_blocks, and for k < 1
+/// (T1625).
 BlockList empty_block_list(const BlockMaskShape& grid, std::int64_t k,
                            Device device = Device::best(),
                            Loc at = std::source_location::current());
@@ -68,8 +70,8 @@ BlockList empty_block_list(const BlockMaskShape& grid, std::int64_t k,
 /// [batch or 1, heads or 1, query tiles, k] on the list's device, contains the kv blocks of each
 /// query tile in any order; negative entries and blocks beyond `keys` keys are ignored. The indices
 /// of a row must be distinct. Runs on the stream without synchronizing, so each step of a model can
-/// select new blocks for an existing attention. Throws CompileError for indices that do not match
-/// the list.
+/// select new blocks for an existing attention. Throws CompileError (T1626 to T1628) for indices
+/// that do not match the list.
 void select_blocks(const Stream& stream, const Tensor& indices, std::int64_t keys,
                    BlockInterior within, const BlockList& list,
                    Loc at = std::source_location::current());

@@ -14,12 +14,14 @@
 namespace tegula::kernels {
 
 /// to = from. Both have one shape and type, up to three dimensions and any strides (copying a
-/// transposed view transposes). They must not overlap. Throws CompileError for invalid arguments.
+/// transposed view transposes). They must not overlap. Throws CompileError (T1660) for invalid
+/// arguments.
 void copy(const Stream& stream, const Tensor& from, const Tensor& to,
           Loc at = std::source_location::current());
 
+/// A copy of one tensor: to = from.
 struct TensorCopy {
-  Tensor from, to;
+  Tensor from, to;  ///< two tensors of one shape and type
 };
 /// Copies several tensors of one type, two per launch: launch overhead dominates small copies.
 void copy(const Stream& stream, std::span<const TensorCopy> copies,
@@ -38,9 +40,10 @@ enum class LayoutRequirement : std::uint8_t {
 
 /// A tensor of two or three dimensions that a kernel reads.
 struct RepackedOperand {
-  const Tensor& tensor;
+  const Tensor& tensor;  ///< must outlive this object
   int dim = -1;  ///< -1 or -2: dimension along which a copy is contiguous; tma_compatible keeps the
                  ///< other one if it already is
+  /// Layouts that the kernel can read.
   LayoutRequirement requirement = LayoutRequirement::tma_compatible;
 
   /// Returns true if the kernel has to read a repacked copy.
@@ -51,7 +54,7 @@ struct RepackedOperand {
 
 /// An operand and its slot in a plan.
 struct OperandSlot {
-  PlanSlot slot;
+  PlanSlot slot;            ///< argument of the plan
   RepackedOperand operand;  ///< refers to the tensor of the slot
 };
 

@@ -11,6 +11,7 @@
 /// once.
 namespace tegula::kernels {
 
+/// Options of cross_entropy, for both passes.
 struct CrossEntropyOptions {
   std::int64_t ignore_index = -100;  ///< rows with this label have a loss and a gradient of 0
   /// In [0, 1): share of the weight that is spread evenly over all classes (Szegedy et al. 2016).
@@ -22,7 +23,8 @@ struct CrossEntropyOptions {
 /// loss = lse - (1 - s) logit of the label - s mean of the logits + z lse^2 of each row, with lse =
 /// log(sum(exp(logits))), s the label smoothing and z the z-loss weight, in f32. logits are bf16,
 /// f16 or f32 [rows, classes], labels i32 or i64 [rows], loss and lse f32 [rows]. Labels outside
-/// [0, classes), except ignore_index, give NaN. Throws CompileError for invalid arguments.
+/// [0, classes), except ignore_index, give NaN. Throws CompileError (T1661, T1662) for invalid
+/// arguments.
 void cross_entropy(const Stream& stream, const Tensor& logits, const Tensor& labels,
                    const Tensor& loss, const Tensor& lse, const CrossEntropyOptions& options = {},
                    Loc at = std::source_location::current());

@@ -12,7 +12,8 @@ namespace tegula::kernels {
 /// f32 [segments] or [segments, columns], offsets i32 [segments + 1], ascending from 0 to at most
 /// n. Empty segments, and those with decreasing offsets, sum to 0. Computed in f32, with the same
 /// bits in every run. One program adds a segment of rows; all programs share a long segment of
-/// elements. Throws CompileError for invalid arguments.
+/// elements. Throws CompileError (T1661, T1662) for invalid
+/// arguments.
 void device_segment_sum(const Stream& stream, const Tensor& x, const Tensor& offsets,
                         const Tensor& y, Loc at = std::source_location::current());
 

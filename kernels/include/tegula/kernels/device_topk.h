@@ -14,7 +14,7 @@ namespace tegula::kernels {
 /// <= n, k <= 4096, n < 2^31. Ties are resolved by the smaller index, and NaN follows all numbers;
 /// -0 equals +0, and either may be returned as the other. Several rows of up to 1024 elements share
 /// a program; a long row is divided among many programs, whose candidates are then sorted again.
-/// Throws CompileError for invalid arguments.
+/// Throws CompileError (T1661 to T1663) for invalid arguments.
 void device_topk(const Stream& stream, const Tensor& x, const Tensor& values, const Tensor& indices,
                  Direction direction = Direction::descending,
                  Loc at = std::source_location::current());

@@ -11,7 +11,7 @@ namespace tegula::kernels {
 
 /// y = table[ids]: y [tokens, columns] and table [rows, columns] are bf16, f16 or f32, ids i32
 /// [tokens]. Ids outside the table, such as -1 for padding, give zeros. Memory-bound. Throws
-/// CompileError for invalid arguments.
+/// CompileError (T1661, T1662) for invalid arguments.
 void embedding(const Stream& stream, const Tensor& table, const Tensor& ids, const Tensor& y,
                Loc at = std::source_location::current());
 

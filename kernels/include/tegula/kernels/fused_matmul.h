@@ -75,12 +75,12 @@ class FusedMatmul {
   explicit FusedMatmul(Fn epilogue, MatmulOptions options = {})
       : kernels_(new Kernels(std::move(epilogue))), options_(options) {}
 
-  /// Arguments: A, each B, C and the further inputs of the lambda.
+  /// Arguments: a Stream, A, each B, C and the further inputs of the lambda (T1650, T0701, T0702).
   template <class... Args>
   void operator()(const detail::StreamAt& stream, const Args&... args) const {
     call(nullptr, stream, args...);
   }
-  /// The same with a given configuration.
+  /// The same with a given configuration (see `matmul`).
   template <class... Args>
   void run(const MatmulConfig& config, const detail::StreamAt& stream, const Args&... args) const {
     call(&config, stream, args...);
@@ -165,6 +165,7 @@ class FusedMatmul {
   MatmulOptions options_;
 };
 
+/// Makes a GEMM of operands of type T and results of type O, which owns its compiled kernels.
 template <class T, class O, class Fn>
 FusedMatmul<T, O, Fn> fused_matmul(Fn epilogue, MatmulOptions options = {}) {
   return FusedMatmul<T, O, Fn>(std::move(epilogue), options);

@@ -17,8 +17,8 @@ enum class GateActivation : std::uint8_t {
 };
 
 /// y = activation(gate) * up, computed in f32. All tensors are bf16, f16 or f32 [rows, columns]
-/// with any row stride: gate and up may be halves of one tensor. Throws CompileError for invalid
-/// arguments.
+/// with any row stride: gate and up may be halves of one tensor. Throws CompileError (T1661, T1662)
+/// for invalid arguments.
 void gated_activation(const Stream& stream, GateActivation activation, const Tensor& gate,
                       const Tensor& up, const Tensor& y, Loc at = std::source_location::current());
 

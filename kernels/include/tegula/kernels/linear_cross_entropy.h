@@ -16,7 +16,8 @@ struct LinearCrossEntropyGradients {
 /// of the type of x, holds those of n tokens at a time. x is bf16, f16 or f32 [tokens, features],
 /// weight [classes, features] of the same type; labels, loss, lse and options as in cross_entropy.
 /// Gradients are computed if they are defined: the logits of n tokens are replaced by their
-/// gradients in place, so nothing is computed twice. Throws CompileError for invalid arguments.
+/// gradients in place, so nothing is computed twice. Throws CompileError (T1661, T1662) for
+/// invalid arguments.
 void linear_cross_entropy(const Stream& stream, const Tensor& x, const Tensor& weight,
                           const Tensor& labels, const Tensor& logits, const Tensor& loss,
                           const Tensor& lse, const LinearCrossEntropyGradients& gradients = {},

@@ -41,11 +41,11 @@ class MaskScalar {
 
 /// Extents of an image, in pixels or in other units such as tiles and windows.
 struct ImageSize {
-  MaskScalar width, height;
+  MaskScalar width, height;  ///< columns and rows
 };
 /// Extents of a video, in the same units.
 struct VideoSize {
-  MaskScalar width, height, frames;
+  MaskScalar width, height, frames;  ///< columns, rows and images
 };
 
 /// Pairs of an AttnSlice that the mask keeps.
@@ -57,14 +57,14 @@ enum class SliceMaskType : std::uint8_t {
 };
 /// A slice: queries [q_begin, q_end) and keys [kv_begin, kv_end).
 struct AttnSlice {
-  MaskScalar q_begin, q_end, kv_begin, kv_end;
-  SliceMaskType kind = SliceMaskType::full;
+  MaskScalar q_begin, q_end, kv_begin, kv_end;  ///< positions
+  SliceMaskType kind = SliceMaskType::full;     ///< pairs of the slice that are kept
 };
 
 /// Keys [begins[q], ends[q]) for each query q: two i32 tables with one entry per query. The
 /// interval is empty if its end does not exceed its begin.
 struct RowInterval {
-  Tensor begins, ends;
+  Tensor begins, ends;  ///< i32 [queries]
 };
 
 namespace masks {
@@ -153,7 +153,8 @@ Mask tiled_neighbourhood(ImageSize image, ImageSize tile, MaskScalar size);
 
 /// `neighbourhood` on a square image of `side` x `side` pixels in Morton order: the bits of column
 /// and row are interleaved in a pixel's position, lowest column bit first, so each aligned block of
-/// 4^k positions is a square. Throws CompileError unless `side` is a power of two up to 2^15.
+/// 4^k positions is a square. Throws CompileError (T1634) unless `side` is a power of two up to
+/// 2^15.
 Mask morton_neighbourhood(int side, MaskScalar size, Loc at = std::source_location::current());
 
 /// Sliding tile attention (Zhang et al. 2025, arXiv:2502.04507) on an image stored tile by tile as
@@ -229,8 +230,8 @@ Mask flash_mask(Tensor lower_starts, Tensor lower_ends, Tensor upper_starts, Ten
 /// Returns the table that `tree` reads, for trees of up to `nodes` nodes, one per batch entry or
 /// one for all: parents[t][i] is the parent of node i of tree t, a smaller index, or -1 for a root.
 /// Bit j % 32 of entry (t * nodes + i) * ceil(nodes / 32) + j / 32 (i32) is set if j is i or an
-/// ancestor of i. Throws CompileError for a parent that does not precede its node, for a tree of
-/// more than `nodes` nodes, and unless 1 <= nodes <= 1024.
+/// ancestor of i. Throws CompileError for a parent that does not precede its node (T1632), for a
+/// tree of more than `nodes` nodes (T1631), and unless 1 <= nodes <= 1024 (T1630).
 Tensor ancestor_bits(const std::vector<std::vector<int>>& parents, int nodes,
                      Device device = Device::best(), Loc at = std::source_location::current());
 
@@ -240,7 +241,7 @@ Tensor ancestor_bits(const std::vector<std::vector<int>>& parents, int nodes,
 /// < prefix, or bit kv - prefix of node q - prefix is set in `ancestors`, which ancestor_bits
 /// builds for `nodes` nodes. If all queries are nodes, AttentionSpec::align_bottom_right gives them
 /// their positions. Earlier queries attend to the prefix; and_(causal(), tree(...)) is the mask of
-/// a prefill. Throws CompileError if the table does not contain trees of `nodes` nodes.
+/// a prefill. Throws CompileError (T1633) if the table does not contain trees of `nodes` nodes.
 Mask tree(MaskScalar prefix, Tensor ancestors, int nodes, Loc at = std::source_location::current());
 
 /// Applies `inner` to shifted positions: inner(q + q_offset, kv + kv_offset). For the shards of

@@ -31,13 +31,13 @@ struct MatmulOptions {
 /// | f8e4m3, f8e5m2 | bf16, f16 or f32 | f32 |
 /// | i8, u8 | i32 or f32 | i32 |
 ///
-/// Throws CompileError for unsupported shapes or types.
+/// Throws CompileError for unsupported shapes (T1650) or types (T1651).
 void matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
             const MatmulOptions& options = {}, Loc at = std::source_location::current());
 void matmul(const Tensor& A, const Tensor& B, const Tensor& C, const MatmulOptions& options = {},
             Loc at = std::source_location::current());
 /// With a given configuration: bm is 64, 128, 192 or 256 unless swapped, bn a multiple of 8 from 8
-/// to 256, bk a power of two from 16 to 256. Throws CompileError for an invalid cluster.
+/// to 256, bk a power of two from 16 to 256. Throws CompileError (T1662) for an invalid cluster.
 void matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
             const MatmulConfig& config, const MatmulOptions& options = {},
             Loc at = std::source_location::current());

@@ -16,8 +16,8 @@ namespace tegula::kernels {
 
 /// Activation a(gate, up) of an expert, on f32 tiles. Without a gate, `up` is the tile `gate`.
 struct ExpertActivation {
-  bool is_gated = true;
-  std::function<Tile(const Tile& gate, const Tile& up)> value;
+  bool is_gated = true;  ///< the up projection has 2 i outputs: gates and values
+  std::function<Tile(const Tile& gate, const Tile& up)> value;  ///< a(gate, up)
   /// Returns the partial derivatives with respect to gate and up, for the backward pass.
   std::function<std::array<Tile, 2>(const Tile& gate, const Tile& up)> gradient = {};
 };
@@ -33,11 +33,11 @@ ExpertActivation clamped_swiglu(float limit = 7, float alpha = 1.702f);
 /// Maximum rows per expert: max(at_least, ceil(factor * k * tokens / experts)), or `rows` if given.
 /// The factor is taken as its shortest decimal, 0.1f as 1 / 10, so exact integers are not rounded
 /// up. Choices that exceed the capacity are dropped: they contribute 0. Shared experts process all
-/// tokens. Throws CompileError if group_tokens is not a multiple of 256.
+/// tokens. Moe's constructor throws CompileError (T1662) if group_tokens is not a multiple of 256.
 struct ExpertCapacity {
-  float factor = 1.25f;
-  int at_least = 0;
-  std::optional<int> rows = {};
+  float factor = 1.25f;  ///< multiple of the mean number of rows, 0 or more
+  int at_least = 0;      ///< lower bound of the maximum
+  std::optional<int> rows = {};  ///< the maximum, in place of the formula
   /// All first choices claim rows before all second ones (Mesh TensorFlow, GShard); otherwise
   /// tokens claim rows in order, with all their choices.
   bool by_slot = false;
@@ -51,7 +51,7 @@ struct ExpertCapacity {
 /// many rows, and a token is sent to 0 to E experts: K is E, and R the rows of all experts. Experts
 /// depend on the other tokens, so this does not suit causal inference. At most 32768 tokens.
 struct ExpertChoice {
-  float factor = 2;
+  float factor = 2;  ///< mean number of experts per token, 0 or more
 };
 
 /// Scaling of 8-bit operands: a value is its 8-bit float times its scale.
@@ -64,7 +64,7 @@ enum class ExpertScaling : std::uint8_t {
 /// GEMM, as by quantise_fp8. Hidden and intermediate size are multiples of 16, at most 32768.
 /// Forward only.
 struct ExpertQuantisation {
-  ExpertScaling scaling = ExpertScaling::row;
+  ExpertScaling scaling = ExpertScaling::row;  ///< granularity of MoeScales
   /// Adds the accumulators of k-iterations in f32: an 8-bit wgmma accumulates with fewer bits
   /// (DeepSeek-V3, section 3.3).
   bool fp32_promotion = false;
@@ -73,13 +73,14 @@ struct ExpertQuantisation {
 /// Configurations of the two GEMMs. Absent ones are chosen from the mean number of rows per expert,
 /// which depends on shapes only.
 struct MoeTiles {
-  std::optional<ExpertTileConfig> up = {}, down = {};
+  std::optional<ExpertTileConfig> up = {}, down = {};  ///< tegula/expert_config.h
 };
 
+/// Definition of a layer, apart from its tensors.
 struct MoeOptions {
-  Router router;
+  Router router;  ///< chooses router.k experts per token, such as routers::mixtral()
   int experts = 0;  ///< experts that the router chooses from
-  ExpertActivation activation = swiglu();
+  ExpertActivation activation = swiglu();  ///< between the two GEMMs of an expert
   /// Outputs of the gate and up projections alternate in `up` (gpt-oss); otherwise those of the
   /// gate come first.
   bool is_interleaved = false;
@@ -91,7 +92,7 @@ struct MoeOptions {
   std::optional<ExpertCapacity> capacity = {};  ///< none: dropless
   /// Replaces `router` and `capacity`; not supported with shared experts.
   std::optional<ExpertChoice> expert_choice = {};
-  MoeTiles tiles = {};
+  MoeTiles tiles = {};  ///< for measurements; default: chosen for each call
   /// Configurations do not depend on the number of tokens, so a token's output has the same bits in
   /// any batch, unless tokens compete because of `capacity` or `expert_choice`. Absent tiles are
   /// those chosen for 32 rows per expert.
@@ -136,8 +137,8 @@ struct MoeRouting {
 /// Tensors that the forward pass saves for the backward pass, apart from X: routing, and
 /// pre-activations `hidden` [R, 2 i or i] of X's type, gates first. Allocated by Moe::make_saved.
 struct MoeSaved {
-  MoeRouting routing = {};
-  Tensor hidden = {};
+  MoeRouting routing = {};  ///< choices of the forward pass
+  Tensor hidden = {};       ///< [R, 2 i or i]
 };
 
 /// Results of the backward pass. All but X are computed only if defined. Gradients of parameters
@@ -146,7 +147,7 @@ struct MoeGradients {
   Tensor X = {};        ///< [T, h], without the contribution of the router
   Tensor logits = {};   ///< f32 [T, E]
   Tensor weights = {};  ///< f32 [T, K]: gradients of the choices' weights
-  Tensor up = {}, up_bias = {}, down = {}, down_bias = {};
+  Tensor up = {}, up_bias = {}, down = {}, down_bias = {};  ///< shaped like those of MoeWeights
   bool adds = false;  ///< gradients of parameters are added to the tensors' contents
 };
 
@@ -155,14 +156,21 @@ struct MoeGradients {
 /// be captured, and launches depend on shapes only. Results are bitwise reproducible: ranks are
 /// counted in integers, and choices are added in order of their slots. Dropless layers support any
 /// T >= 0 and any distribution of rows over experts.
+///
+///     const Moe layer = moe({.router = routers::mixtral(2), .experts = 8});
+///     layer(stream, X, {.router = gate, .up = up, .down = down}, Y);
 class Moe {
  public:
+  /// Compiles nothing yet. Throws CompileError (T1662, T1670, T1671) for options that contradict
+  /// each other or exceed a limit.
   explicit Moe(MoeOptions options, Loc at = std::source_location::current());
 
-  /// Computes Y [T, h] from X [T, h]: bf16 or f16, with rows of a multiple of 16 bytes.
+  /// Computes Y [T, h] from X [T, h]: bf16 or f16, with rows of a multiple of 16 bytes. The logits
+  /// are X times the transpose of `weights.router`, plus `weights.router_bias`. Throws CompileError
+  /// for tensors of other types, shapes or devices: T1672 (X), T1673, T1677.
   void operator()(const Stream& stream, const Tensor& X, const MoeWeights& weights, const Tensor& Y,
                   Loc at = std::source_location::current()) const;
-  /// The same with given logits f32 [T, E] instead of the router's weights.
+  /// The same with given logits f32 [T, E] instead of the router's weights (T1674, T1676).
   void from_logits(const Stream& stream, const Tensor& X, const Tensor& logits,
                    const MoeWeights& weights, const Tensor& Y,
                    Loc at = std::source_location::current()) const;
@@ -172,7 +180,9 @@ class Moe {
                    Loc at = std::source_location::current()) const;
   /// Computes gradients from that of Y: of the experts' parameters, of X through the experts, and
   /// of the logits through the router's gradient. The caller computes the GEMMs with the router's
-  /// weights: dlogits^T X, and dlogits router, which must be added to the gradient of X.
+  /// weights: dlogits^T X, and dlogits router, which must be added to the gradient of X. Throws
+  /// CompileError for a router or activation without a gradient (T1675), and with quantisation
+  /// (T1678).
   void backward(const Stream& stream, const Tensor& X, const Tensor& logits,
                 const MoeWeights& weights, const MoeSaved& saved, const Tensor& dY,
                 const MoeGradients& gradients, Loc at = std::source_location::current()) const;
@@ -180,8 +190,10 @@ class Moe {
   /// Routing only, from logits f32 [T, E] and an optional bias f32 [E].
   void route(const Stream& stream, const Tensor& logits, const Tensor& bias, const MoeRouting& out,
              Loc at = std::source_location::current()) const;
+  /// Returns undefined contents for `route`, for this number of tokens.
   MoeRouting make_routing(std::int64_t tokens, Device device,
                           Loc at = std::source_location::current()) const;
+  /// Returns undefined contents for the `saved` of from_logits, for tokens X.
   MoeSaved make_saved(const Tensor& X, const MoeWeights& weights,
                       Loc at = std::source_location::current()) const;
 
@@ -195,6 +207,7 @@ class Moe {
   std::shared_ptr<const Kernels> kernels_;
 };
 
+/// Makes a layer from its options. Keep the result: it owns the compiled kernels.
 inline Moe moe(MoeOptions options, Loc at = std::source_location::current()) {
   return Moe(std::move(options), at);
 }

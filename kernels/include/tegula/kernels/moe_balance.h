@@ -17,9 +17,11 @@ struct MoeBalance {
   /// that). Then mean(logsumexp(logits)^2), the z-loss (ST-MoE; Zoph et al. 2022).
   Tensor losses;
 };
+/// Returns undefined contents for `moe_balance`.
 MoeBalance make_moe_balance(int experts, Device device, Loc at = std::source_location::current());
 
 /// Computes `out` from logits f32 [T, E] and choices ids i32 [T, k]. Without tokens all are 0.
+/// Throws CompileError (T1662, T1670, T1676) for other tensors, as the functions below.
 void moe_balance(const Stream& stream, const Tensor& logits, const Tensor& ids,
                  const MoeBalance& out, Loc at = std::source_location::current());
 /// dlogits [T, E] += the gradient of balance_weight losses[0] + z_weight losses[1] with respect to
@@ -34,7 +36,7 @@ void moe_update_bias(const Stream& stream, const Tensor& counts, const Tensor& b
 /// Sums of noisy top-k (Shazeer et al. 2017), f32 [E]: importance, the sums of the gates, and load,
 /// the expected number of tokens under resampled noise.
 struct NoisyTopKSums {
-  Tensor importance, load;
+  Tensor importance, load;  ///< f32 [E]
   Tensor losses;  ///< f32 [2]: their squared coefficients of variation
 };
 /// Computes `out`; `noise_logits` and `noise` are f32 [T, E] as in routers::noisy_top_k; k < E.

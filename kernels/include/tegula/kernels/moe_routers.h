@@ -10,15 +10,15 @@ namespace tegula::kernels {
 /// Chosen experts of some tokens, best first, and their weights: i32 and f32 [tokens, k]. An id
 /// outside the valid range chooses no expert.
 struct Routing {
-  Tile weights, ids;
+  Tile weights, ids;  ///< f32 and i32 [tokens, k]
 };
 
 /// `choose(logits, tokens)` receives the f32 logits [tokens, experts] of a few tokens and their
 /// indices, and is traced into the routing kernel: any DSL code is allowed. It returns k choices
 /// per token.
 struct Router {
-  int k = 1;
-  std::function<Routing(const Tile& logits, const Index& tokens)> choose = {};
+  int k = 1;  ///< choices per token
+  std::function<Routing(const Tile& logits, const Index& tokens)> choose = {};  ///< required
   /// For the backward pass: returns the gradient of the logits [tokens, experts] from the gradient
   /// of the weights [tokens, k] of these choices.
   std::function<Tile(const Tile& logits, const Index& tokens, const Tile& ids,
@@ -30,7 +30,8 @@ struct Router {
 /// are the k largest of `rank(score(logits))` among the kept groups; ties are resolved by the
 /// smaller expert index, and NaN comes last.
 struct RouterParts {
-  int k = 1;
+  int k = 1;  ///< choices per token
+  /// Returns the scores of all experts, such as their softmax.
   std::function<Tile(const Tile& logits, const Index& tokens)> score;
   /// Values by which experts are chosen; default: the scores.
   std::function<Tile(const Tile& scores, const Index& tokens)> rank = {};
@@ -40,11 +41,13 @@ struct RouterParts {
   /// the chosen scores from that of the weights. The latter is not needed without `to_weights`.
   std::function<Tile(const Tile& logits, const Index& tokens, const Tile& dscores)> score_gradient =
       {};
+  /// See `score_gradient`.
   std::function<Tile(const Tile& chosen, const Tile& dweights)> weights_gradient = {};
   /// Experts are divided into `groups` of consecutive ones; the `kept_groups` groups with the
   /// largest sums of their `group_top` best ranks are kept (DeepSeek-V3).
   int groups = 1, kept_groups = 1, group_top = 2;
 };
+/// Returns the router that these components define.
 Router router(RouterParts parts);
 
 namespace routers {
@@ -68,9 +71,10 @@ Router gshard();
 /// The same, keeping the second choice with probability min(1, weight / threshold): `draws` f32
 /// [tokens] in [0, 1), which the caller fills again for every step.
 Router gshard_random(Tensor draws, float threshold = 0.2f);
+/// Numbers of DeepSeek-V3.
 struct DeepSeekV3 {
-  int k = 8, groups = 8, kept_groups = 4;
-  float scale = 2.5f;
+  int k = 8, groups = 8, kept_groups = 4;  ///< as in RouterParts
+  float scale = 2.5f;                      ///< sum of the weights of a token
 };
 /// Sigmoid scores, selection by score + `bias` (f32 [experts], read in every call) in the best
 /// groups, weights scale * score / sum (DeepSeek-V3; Kimi-K2 with one group).

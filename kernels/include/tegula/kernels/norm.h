@@ -20,7 +20,10 @@ struct NormExtras {
 
 /// y = x / sqrt(mean(x^2) + epsilon) * weight for each row (Zhang and Sennrich 2019), computed in
 /// f32. x and y are bf16, f16 or f32 [rows, columns], weight is [columns] of the same type or
-/// undefined. Throws CompileError for invalid arguments.
+/// undefined. Throws CompileError for invalid types (T1661) or shapes (T1662), as all norms do.
+///
+///     rms_norm(stream, x, weight, y);
+///     rms_norm(stream, x, weight, y, 1e-5f, {.residual = r, .sum = s, .rstd = rstd});
 void rms_norm(const Stream& stream, const Tensor& x, const Tensor& weight, const Tensor& y,
               float epsilon = 1e-6f, const NormExtras& extras = {},
               Loc at = std::source_location::current());

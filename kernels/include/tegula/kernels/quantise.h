@@ -17,8 +17,9 @@ enum class ScaleBlock : std::uint8_t {
   block_128x128  ///< 128 rows of 128 columns: scales [ceil(rows / 128), ceil(columns / 128)]
 };
 
+/// Options of quantise_fp8.
 struct QuantiseOptions {
-  ScaleBlock block = ScaleBlock::row;
+  ScaleBlock block = ScaleBlock::row;  ///< elements that share a scale
   /// Scales are rounded up to powers of two, so that multiplying by them is exact.
   bool power_of_two_scales = false;
 };
@@ -27,7 +28,7 @@ struct QuantiseOptions {
 /// q's type (448 for f8e4m3, 57344 for f8e5m2), but at least 2^-126, and 1 for a block of zeros; x
 /// is about q * scale. x is bf16, f16 or f32 [rows, columns], q is f8e4m3 or f8e5m2 of that shape,
 /// scales are f32. NaN stays NaN and is ignored for the scale; in a block with an infinity, finite
-/// numbers become 0. Throws CompileError for invalid arguments.
+/// numbers become 0. Throws CompileError (T1661, T1662) for invalid arguments.
 void quantise_fp8(const Stream& stream, const Tensor& x, const Tensor& q, const Tensor& scales,
                   const QuantiseOptions& options = {}, Loc at = std::source_location::current());
 

@@ -26,7 +26,7 @@ struct RopeTables {
 /// y = x with the first dim elements of each head rotated by the angles of the token, and the
 /// others copied. x and y are bf16, f16 or f32 [tokens, heads, head dim] with any strides but a
 /// contiguous head dim, and do not overlap; a position outside the tables rotates by 0. Throws
-/// CompileError for invalid arguments.
+/// CompileError (T1661, T1662) for invalid arguments.
 void rope(const Stream& stream, RopePairs pairs, const Tensor& x, const RopeTables& tables,
           const Tensor& y, Loc at = std::source_location::current());
 

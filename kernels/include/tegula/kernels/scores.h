@@ -47,10 +47,11 @@ namespace scores {
 /// Returns the score second(first(s)).
 Score compose(Score first, Score second);
 
-/// Accuracy of the hyperbolic tangent: `exact` has an absolute error of 2^-20, below the rounding
-/// of the score itself for usual caps; `approximate` has a relative error of 2^-11 and takes one
-/// instruction instead of two of the same cost.
-enum class Tanh { exact, approximate };
+/// Accuracy of the hyperbolic tangent.
+enum class Tanh {
+  exact,  ///< absolute error of 2^-20, below the rounding of the score itself for usual caps
+  approximate,  ///< relative error of 2^-11; one instruction instead of two of the same cost
+};
 /// cap * tanh(s / cap), cap > 0: scores stay within +-cap (Gemma 2).
 Score softcap(ScoreScalar cap, Tanh tanh = Tanh::exact);
 

@@ -10,7 +10,8 @@
 namespace tegula::kernels {
 
 /// y = softmax of each row of x, computed in f32; bf16, f16 or f32 [rows, columns]. A row without
-/// numbers above -inf, or with inf or NaN, gives NaN. Throws CompileError for invalid arguments.
+/// numbers above -inf, or with inf or NaN, gives NaN. Throws CompileError (T1661, T1662) for
+/// invalid arguments.
 void softmax(const Stream& stream, const Tensor& x, const Tensor& y,
              Loc at = std::source_location::current());
 

@@ -7,7 +7,7 @@
 
 namespace tegula::kernels {
 
-/// z = x + y; f32 vectors of equal length. Throws CompileError for invalid arguments.
+/// z = x + y; f32 vectors of equal length. Throws CompileError (T1662) for invalid arguments.
 void vector_add(const Stream& stream, const Tensor& x, const Tensor& y, const Tensor& z,
                 Loc at = std::source_location::current());
 
