@@ -29,6 +29,10 @@ test-sanitized: deps ## every unit and file test under ASan and UBSan, threads u
 gpu-pack: deps   ## .gpu/: what a GPU machine needs to run the GPU tests and the program
 	@tools/dev/gpu_pack.sh
 
+.PHONY: docs
+docs:            ## docs/api/: a page for each public header, from its docstrings
+	@tools/dev/api_pages.py
+
 package: deps    ## build/package/: an archive of the libraries and the program, and a Python wheel
 	@tools/dev/package.sh
 

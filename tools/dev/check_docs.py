@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the pages that readers read: README.md, CONTRIBUTING.md, docs/*.md, docs/language/*.md and docs/adr/*.md.
+"""Checks the pages that readers read: README.md, CONTRIBUTING.md, docs/*.md, docs/language/*.md, docs/adr/*.md and the
+links of docs/api, whose pages are written from headers.
 
 - No line but a row of a table has more than 120 columns.
 - An identifier in `code` (one with an underscore, `::` or an inner capital), and a path of ours, is in the tree.
@@ -95,9 +96,16 @@ def faults_of_sweeps(folder="bench/results/sweeps"):
             yield f"{folder}/README.md: no file {pattern}"
 
 
+def faults_of_links(folder="docs/api"):
+    for page in sorted((ROOT / folder).rglob("*.md")):
+        for target in re.findall(r"\]\(([^)#\s]+)", re.sub(r"`[^`]*`|^    .*", "", page.read_text(), flags=re.M)):
+            if "://" not in target and not (page.parent / target).exists():
+                yield f"{page.relative_to(ROOT)}: no file {target}"
+
+
 def main():
     words = words_of_sources(tracked())
-    faults = [fault for page in PAGES for fault in faults_of(page, words)] + [*faults_of_sweeps()]
+    faults = [fault for page in PAGES for fault in faults_of(page, words)] + [*faults_of_sweeps(), *faults_of_links()]
     print("\n".join(faults))
     sys.exit(bool(faults))
 
