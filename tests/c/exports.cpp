@@ -79,7 +79,7 @@ const auto refused_kernel = kernel("refused", [](In<f32, 1> x, Out<f32, 1> y) {
 Exportable twice_added() {
   Exportable out = exportable(add_kernel);
   out.kernel = nullptr;
-  out.call = [](const Stream& stream, std::span<const detail::HostArg> args, Loc) {
+  out.call = [](const Stream& stream, std::span<const tegula::detail::HostArg> args, Loc) {
     add_kernel(stream, *args[0].tensor, *args[1].tensor, *args[2].tensor);
     add_kernel(stream, *args[2].tensor, args[1].tensor->clone(), args[2].tensor->clone());
     if (args[0].tensor->numel() == 13) throw std::out_of_range("thirteen");
@@ -89,12 +89,13 @@ Exportable twice_added() {
 
 /// C = A B of 16-bit floats, by the library's choice.
 Exportable product_of_library() {
-  const auto matrix = [](const char* name, const char* dims, detail::ViewAccess access) {
-    return ExportParam{{detail::ParamKind::View, DType::bf16, 2, access}, true, name, dims};
+  const auto matrix = [](const char* name, const char* dims, tegula::detail::ViewAccess access) {
+    return ExportParam{{tegula::detail::ParamKind::View, DType::bf16, 2, access}, true, name, dims};
   };
-  return {{matrix("A", "M K", detail::ViewAccess::In), matrix("B", "K N", detail::ViewAccess::In),
-           matrix("C", "M N", detail::ViewAccess::Out)},
-          [](const Stream& stream, std::span<const detail::HostArg> args, Loc at) {
+  return {{matrix("A", "M K", tegula::detail::ViewAccess::In),
+           matrix("B", "K N", tegula::detail::ViewAccess::In),
+           matrix("C", "M N", tegula::detail::ViewAccess::Out)},
+          [](const Stream& stream, std::span<const tegula::detail::HostArg> args, Loc at) {
             matmul(stream, *args[0].tensor, *args[1].tensor, *args[2].tensor, {}, at);
           }};
 }

@@ -72,8 +72,9 @@ struct PlanInTest {
   template <class Build>
   void run(std::initializer_list<Tensor> tensors, const Build& build) {
     const CallPlans plans;
-    std::vector<detail::HostArg> args;
-    for (const Tensor& t : tensors) args.push_back({detail::ParamKind::View, t.dtype(), &t});
+    std::vector<tegula::detail::HostArg> args;
+    for (const Tensor& t : tensors)
+      args.push_back({tegula::detail::ParamKind::View, t.dtype(), &t});
     plans.call(stream, args, {}, build);
   }
 };

@@ -258,7 +258,7 @@ TEST_P(MatmulLibrary, AddedInPlace) {
 
 /// Results that are added to C, by each way to split k.
 TEST_P(MatmulLibrary, AddedToResults) {
-  const auto add = fused_matmul<bf16, detail::AddedTo<f32>>(
+  const auto add = fused_matmul<bf16, kernels::detail::AddedTo<f32>>(
       [](Tile acc, Index m, Index, In<f32, 1> factors) { return acc * expand(factors(m), 1); });
   const std::int64_t m = 136, n = 328, k = 256;
   const Tensor A = integers({k, m}, DType::bf16, 1).transpose(0, 1),

@@ -101,7 +101,7 @@ void expect_product(const Extents& e, Order transposed = {}, bool tf32 = false) 
   };
   const Tensor A = integers(e.m, e.k, transposed.a, 1), B = integers(e.k, e.n, transposed.b, 2),
                want = unwritten({e.m, e.n}, dtype_of<O>), got = unwritten({e.m, e.n}, dtype_of<O>);
-  const MatmulProblem problem = detail::matmul_problem(A, B, want, {.tf32 = tf32});
+  const MatmulProblem problem = kernels::detail::matmul_problem(A, B, want, {.tf32 = tf32});
   ASSERT_FALSE(problem.repacks()) << "the kernel would read copies of the operands";
   const auto plain = fused_matmul<T, O>([](Tile acc, Index, Index) { return acc; }, {.tf32 = tf32});
   const ir::Kernel tile = traced(

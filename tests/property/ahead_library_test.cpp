@@ -33,11 +33,12 @@ using Args = std::span<const HostArg>;
 
 constexpr Device kGpu = Device::cuda(0);
 
-ExportParam tensor(const char* name, int rank, detail::ViewAccess access = detail::ViewAccess::In) {
+ExportParam tensor(const char* name, int rank,
+                   tegula::detail::ViewAccess access = tegula::detail::ViewAccess::In) {
   return {{ParamKind::View, DType::bf16, rank, access}, true, name, ""};
 }
 ExportParam output(const char* name, int rank) {
-  return tensor(name, rank, detail::ViewAccess::Out);
+  return tensor(name, rank, tegula::detail::ViewAccess::Out);
 }
 
 /// C = A B^T, with a configuration or as the library chooses.
@@ -142,10 +143,13 @@ struct Call {
     std::size_t next = 0;
     for (const ExportParam& p : of.callable.params)
       if (p.info.kind == ParamKind::Scalar)
-        all.push_back({ParamKind::Scalar, DType::f32, nullptr, detail::bits_of(*of.number)});
+        all.push_back(
+            {ParamKind::Scalar, DType::f32, nullptr, tegula::detail::bits_of(*of.number)});
       else if (next < host.size())
         all.push_back({p.info.kind, host[next].dtype(), &host[next],
-                       p.info.kind == ParamKind::Pointer ? detail::bits_of(host[next].data()) : 1}),
+                       p.info.kind == ParamKind::Pointer
+                           ? tegula::detail::bits_of(host[next].data())
+                           : 1}),
             ++next;
       else
         all.push_back({ParamKind::View, p.info.dtype, nullptr, 0});

@@ -27,11 +27,11 @@ std::vector<std::string> events(std::size_t skipped = 0) {
 
 /// Callables, as the library's are.
 struct Callable {
-  void operator()() const { const detail::CallPlace here(Loc{}); }
+  void operator()() const { const kernels::detail::CallPlace here(Loc{}); }
 };
 template <class T>
 struct TypedCallable {
-  void operator()() const { const detail::CallPlace here(Loc{}); }
+  void operator()() const { const kernels::detail::CallPlace here(Loc{}); }
 };
 
 TEST(Nvtx, CallsAndLaunchesAreRanges) {

@@ -18,7 +18,7 @@ namespace tegula::dependent_launch_test {
 using namespace kernels;
 namespace {
 
-using detail::MatmulTraits;
+using kernels::detail::MatmulTraits;
 using ir::Opcode;
 
 struct Plain {
@@ -80,7 +80,7 @@ class DependentLaunch : public testing::TestWithParam<bool> {
 INSTANTIATE_TEST_SUITE_P(AfterCopies, DependentLaunch, testing::Bool());
 
 TEST_P(DependentLaunch, OfAProduct) {
-  ConfiguredKernel<detail::DataParallelMatmul<bf16, bf16, Plain>> products("waits", {});
+  ConfiguredKernel<kernels::detail::DataParallelMatmul<bf16, bf16, Plain>> products("waits", {});
   // One program for many tiles, one for each, and pairs of programs that begin at a barrier.
   for (const MatmulConfig& config :
        {MatmulConfig{.bm = 128, .bn = 192}, MatmulConfig{.bm = 64, .bn = 64, .stages = 2},
@@ -89,22 +89,23 @@ TEST_P(DependentLaunch, OfAProduct) {
 }
 
 TEST_P(DependentLaunch, OfBatches) {
-  ConfiguredKernel<detail::BatchedMatmul<bf16, bf16, Plain>> products("waits_batched", {});
+  ConfiguredKernel<kernels::detail::BatchedMatmul<bf16, bf16, Plain>> products("waits_batched", {});
   expect_waits(products.of(variant({.bm = 64, .bn = 64})), GetParam(), zeros({2, 200, 128}),
                zeros({2, 128, 136}), zeros({2, 200, 136}));
 }
 
 TEST_P(DependentLaunch, OfPartsOfK) {
-  ConfiguredKernel<detail::SplitKMatmul<bf16>> parts("waits_partial", {});
+  ConfiguredKernel<kernels::detail::SplitKMatmul<bf16>> parts("waits_partial", {});
   expect_waits(parts.of(variant({.bm = 64, .bn = 64, .split = SplitK::partials, .parts = 2})),
                GetParam(), a, b, zeros({2, 200, 136}, DType::f32));
-  ConfiguredKernel<detail::DataParallelMatmul<bf16, bf16, Plain>> clusters("waits_clustered", {});
+  ConfiguredKernel<kernels::detail::DataParallelMatmul<bf16, bf16, Plain>> clusters(
+      "waits_clustered", {});
   expect_waits(clusters.of(variant({.bm = 64, .bn = 64, .split = SplitK::cluster, .parts = 2})),
                GetParam(), a, b, c);
 }
 
 TEST_P(DependentLaunch, OfAGatedUnit) {
-  ConfiguredKernel<detail::DataParallelMatmul<bf16, bf16, Both>> gated("waits_gated", {});
+  ConfiguredKernel<kernels::detail::DataParallelMatmul<bf16, bf16, Both>> gated("waits_gated", {});
   expect_waits(gated.of(variant({.bm = 128, .bn = 64})), GetParam(), a, b, b, c);
 }
 

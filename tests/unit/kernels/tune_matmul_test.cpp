@@ -53,7 +53,7 @@ TEST_F(TuneMatmul, EveryCandidateIsCheckedAndTheWinnerIsTheCallsOwn) {
 TEST_F(TuneMatmul, WinnersOfTheStoreAreUsedWhereTheyAreLegal) {
   const Product p(72, 64, 128);
   in_process([&] {
-    const MatmulProblem problem = detail::matmul_problem(p.A, p.B, p.C, {});
+    const MatmulProblem problem = kernels::detail::matmul_problem(p.A, p.B, p.C, {});
     const MatmulConfig model = choose_matmul(problem, host_profile());
     const auto publish = [&](const MatmulConfig& c) {
       autotune::WinnerTable::of_process().publish(

@@ -23,7 +23,8 @@ ir::MaskExpr import_tiles(const Mask& mask) {
       out(m, n) = where(mask(0, 0, expand(m, 1), expand(n, 0)), 1, 0);
   });
   const Tensor out = Tensor::empty({128, 128}, DType::i32, Device::cpu());
-  const std::vector<detail::HostArg> args{detail::ParamTraits<Out<i32, 2>>::pack(out)};
+  const std::vector<tegula::detail::HostArg> args{
+      tegula::detail::ParamTraits<Out<i32, 2>>::pack(out)};
   const dsl::TraceResult result = traced.instance().trace(traced.instance().signature(args));
   ir::MaskArgs roles;
   ir::Value root;
