@@ -97,7 +97,7 @@ KvBlockIterator KvBlockIterator::chunk(const Tile& number, const Tile& parts) co
   return v;
 }
 
-detail::LoopRange KvBlockIterator::steps() const {
+tegula::detail::LoopRange KvBlockIterator::steps() const {
   const Tile last = end();
   if (has_step_) assume(lo_ < last);
   return tegula::steps(lo_, last, stride());
