@@ -16,7 +16,7 @@ using MaskScalars = std::vector<int>;
 struct MaskEntry {
   std::string name;
   MaskScalars numbers;  ///< default numbers of the mask
-  std::function<kernels::Mask(const MaskScalars&, const MaskLengths&)> make;
+  std::function<Mask(const MaskScalars&, const MaskLengths&)> make;
 };
 
 const std::vector<MaskEntry>& mask_entries();

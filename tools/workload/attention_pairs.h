@@ -10,7 +10,7 @@ namespace tegula {
 
 /// Pairs of the first head of the first batch entry.
 struct AttentionWorkload {
-  kernels::AttentionTileShape tiles;  ///< tile shape that attention chooses for the call
+  AttentionTileShape tiles;  ///< tile shape that attention chooses for the call
   /// Pairs that the mask keeps; empty if that could not be decided for every pair.
   std::optional<std::int64_t> kept;
   /// Pairs of all kv blocks that query tiles visit. Blocks count in full, including rows and keys

@@ -17,6 +17,6 @@ struct VisitedBlock {
 /// batch entry. Calls are [batch, heads, length, head_dim]; runs on the device of the queries.
 std::vector<std::vector<VisitedBlock>> visited_blocks(
     const kernels::AttentionHeuristics& facts, const kernels::AttentionCall& call,
-    const kernels::AttentionTileShape& tiles);
+    const AttentionTileShape& tiles);
 
 }  // namespace tegula
