@@ -6,8 +6,7 @@
 
 #include "kernels/moe/layer_arguments.h"
 
-namespace tegula::experts::moe_capacity_test {
-using namespace kernels;
+namespace tegula::kernels::experts::moe_capacity_test {
 namespace {
 
 int capacity(float factor, int k, int experts, std::int64_t tokens, int group_tokens = 0) {
@@ -54,4 +53,4 @@ TEST(MoeCapacity, OfFactorsWithoutBound) {
 }
 
 }  // namespace
-}  // namespace tegula::experts::moe_capacity_test
+}  // namespace tegula::kernels::experts::moe_capacity_test
