@@ -60,7 +60,7 @@ TEST_P(Api, Varlen) {
   const Dims shape{57, kHeads, kDim};
   const Tensor Q = zeros_of(shape, DType::bf16), K = random_of(shape),
                V = positions({57, 1, 1}, shape), O = empty_of(shape, DType::bf16);
-  const Attention attn = attention({.mask = masks::sliding_window(31)});
+  const kernels::Attention attn = kernels::attention({.mask = kernels::masks::sliding_window(31)});
 #include "api_2.inc"
   const auto out = O.to_doubles();
   for (const std::int64_t row : {0, 4, 5, 44, 45, 56}) {
