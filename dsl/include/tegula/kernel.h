@@ -15,6 +15,7 @@
 
 #include "tegula/artefact.h"
 #include "tegula/error.h"
+#include "tegula/host_number.h"
 #include "tegula/param_structs.h"
 #include "tegula/plan_patch.h"
 #include "tegula/stream.h"
@@ -72,8 +73,9 @@ struct HostArg {
   std::uint64_t bits = 0;
 };
 
-/// Argument for a Ptr parameter: a device address, or a contiguous tensor of T. On cpu and sim
-/// accesses must stay within the tensor's memory.
+/// Argument for a Ptr parameter: a device address, or a contiguous tensor of T. On cpu and sim,
+/// accesses must stay within the tensor; for an address, within the live or borrowed tensor memory
+/// that contains it.
 template <class T>
 class HostPointer {
  public:
@@ -86,14 +88,6 @@ class HostPointer {
   const void* address_;
   const Tensor* tensor_ = nullptr;
 };
-
-template <class T>
-std::uint64_t bits_of(const T& value) {
-  static_assert(sizeof(T) <= sizeof(std::uint64_t) && std::is_trivially_copyable_v<T>);
-  std::uint64_t bits = 0;
-  std::memcpy(&bits, &value, sizeof(T));
-  return bits;
-}
 
 /// Meaning of a parameter type. C++ numbers, bools and enums are constants: the kernel is traced
 /// for each value.
@@ -146,10 +140,10 @@ struct ParamTraits<std::optional<V>> {
 };
 template <Element T>
 struct ParamTraits<Scalar<T>> {
-  using Host = T;
+  using Host = HostNumber<T>;
   static constexpr ParamInfo kInfo{ParamKind::Scalar, dtype_of<T>, 0, ViewAccess::In};
-  static HostArg pack(const T& value) {
-    return {ParamKind::Scalar, dtype_of<T>, nullptr, bits_of(value)};
+  static HostArg pack(const Host& value) {
+    return {ParamKind::Scalar, dtype_of<T>, nullptr, value.bits()};
   }
   static Scalar<T> make(std::uint32_t position, const HostArg&) {
     return Scalar<T>::parameter(position);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tegula/hints.h"
+#include "tegula/host_number.h"
 #include "tegula/tensor.h"
 #include "tegula/value.h"
 
@@ -250,19 +251,36 @@ class InOut : public detail::Writable<std::make_index_sequence<Rank>> {
 template <Element T>
 class Scalar {
  public:
-  /// A number that the host can change between launches.
-  Scalar(T value = T{}) : cell_(std::make_shared<detail::ScalarCell>()) { set(value); }
-  Scalar& operator=(T value) {
+  Scalar() : Scalar(T{}) {}
+  /// A number that the host can change between launches. Throws CompileError T0713 at the caller's
+  /// line if T does not hold it.
+  template <detail::HostNumeric V>
+  Scalar(const V& value, Loc at = std::source_location::current())
+      : cell_(std::make_shared<detail::ScalarCell>()) {
+    set({value, at});
+  }
+  Scalar(const Scalar&) = default;
+  /// Shares the other's number. `volatile` keeps a number, converted to a temporary Scalar, from
+  /// matching: it sets the shared number by the last overload.
+  Scalar& operator=(const volatile Scalar& other) {
+    const auto& same = const_cast<const Scalar&>(other);
+    cell_ = same.cell_;
+    param_ = same.param_;
+    return *this;
+  }
+  template <std::same_as<Scalar> S>
+  Scalar& operator=(S&& other) {
+    return *this = std::as_const(other);
+  }
+  Scalar& operator=(detail::HostNumber<T> value) {
     set(value);
     return *this;
   }
-  /// Changes the number for later launches.
-  void set(T value) {
+  /// Changes the number for later launches. Throws CompileError T0713 at the caller's line if T does
+  /// not hold it.
+  void set(detail::HostNumber<T> value) {
     cell_->dtype = dtype_of<T>;
-    cell_->bits = 0;
-    static_assert(sizeof(T) <= sizeof(cell_->bits));
-    std::copy_n(reinterpret_cast<const unsigned char*>(&value), sizeof(T),
-                reinterpret_cast<unsigned char*>(&cell_->bits));
+    cell_->bits = value.bits();
   }
   operator Tile() const { return value(); }
   /// Returns the traced value, inside a kernel.
@@ -278,6 +296,8 @@ class Scalar {
   std::shared_ptr<detail::ScalarCell> cell_;
   std::uint32_t param_ = 0;
 };
+template <Element T>
+Scalar(T) -> Scalar<T>;
 
 /// An address in device memory: `load(p + offsets, mask, fill)`.
 template <Element T>

@@ -1,0 +1,15 @@
+#include "tegula/host_number.h"
+
+#include "support/errors.h"
+
+namespace tegula::detail {
+
+template <class N>
+void refuse_number(N number, DType dtype, const Loc& at) {
+  fail(ErrorId::scalar_range, at, {}, name(dtype), number);
+}
+template void refuse_number(std::int64_t, DType, const Loc&);
+template void refuse_number(std::uint64_t, DType, const Loc&);
+template void refuse_number(double, DType, const Loc&);
+
+}  // namespace tegula::detail

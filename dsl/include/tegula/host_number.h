@@ -1,0 +1,92 @@
+#pragma once
+#include <concepts>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <source_location>
+#include <type_traits>
+#include <utility>
+
+#include "tegula/dtype.h"
+#include "tegula/location.h"
+
+/// Numbers that the host passes for Scalars, converted only if the Scalar's type holds them.
+namespace tegula::detail {
+
+template <class T>
+std::uint64_t bits_of(const T& value) {
+  static_assert(sizeof(T) <= sizeof(std::uint64_t) && std::is_trivially_copyable_v<T>);
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(T));
+  return bits;
+}
+
+/// What unary plus makes a C++ number: number, bool, small float or enum.
+template <class V>
+concept HostNumeric =
+    requires(const V& value) { requires std::is_arithmetic_v<decltype(+value)>; };
+
+/// Returns the number as a T. Returns nothing if T does not hold it: it exceeds T's largest finite
+/// value, or T is an integer type and it has a fraction or is NaN. Floats are rounded.
+template <Element T, HostNumeric V>
+std::optional<T> converted(const V& value) {
+  if constexpr (std::is_same_v<V, T>) {
+    return value;
+  } else if constexpr (dtype_info(dtype_of<T>).kind == DTypeKind::floating) {
+    const auto number = static_cast<double>(+value);
+    double largest;
+    bool has_infinity = true;
+    if constexpr (std::is_floating_point_v<T>)
+      largest = static_cast<double>(std::numeric_limits<T>::max());
+    else
+      largest = static_cast<float>(T::max()), has_infinity = T::kHasInfinity;
+    const bool exceeds = number > largest || number < -largest;
+    const bool is_infinite = number - number != 0;  // NaN does not exceed
+    if (exceeds && !(is_infinite && has_infinity)) return std::nullopt;
+    return static_cast<T>(+value);
+  } else {
+    using Range = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
+    const auto number = +value;
+    if constexpr (std::is_floating_point_v<decltype(number)>) {
+      constexpr double kEnd = 2.0 * static_cast<double>(std::uint64_t{1}
+                                                        << (std::numeric_limits<Range>::digits - 1));
+      constexpr double kBegin = std::is_signed_v<Range> ? -kEnd : 0;
+      if (!(number >= kBegin && number < kEnd)) return std::nullopt;
+      if (static_cast<decltype(number)>(static_cast<Range>(number)) != number) return std::nullopt;
+    } else if (!std::in_range<Range>(number)) {
+      return std::nullopt;
+    }
+    if (std::is_same_v<T, bool> && number > 1) return std::nullopt;
+    return static_cast<T>(number);
+  }
+}
+
+/// Throws CompileError T0713. N: std::int64_t, std::uint64_t or double.
+template <class N>
+[[noreturn]] void refuse_number(N number, DType dtype, const Loc& at);
+
+/// A number for a Scalar<T>. Throws CompileError at the line of the conversion if T does not hold
+/// it.
+template <Element T>
+class HostNumber {
+ public:
+  template <HostNumeric V>
+  HostNumber(const V& value, Loc at = std::source_location::current()) {
+    const std::optional<T> held = converted<T>(value);
+    if (!held) [[unlikely]] {
+      using Number = decltype(+value);
+      using Shown = std::conditional_t<
+          std::is_floating_point_v<Number>, double,
+          std::conditional_t<std::is_signed_v<Number>, std::int64_t, std::uint64_t>>;
+      refuse_number(static_cast<Shown>(+value), dtype_of<T>, at);
+    }
+    bits_ = bits_of(*held);
+  }
+  std::uint64_t bits() const { return bits_; }
+
+ private:
+  std::uint64_t bits_;
+};
+
+}  // namespace tegula::detail
