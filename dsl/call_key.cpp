@@ -11,40 +11,26 @@
 namespace tegula::dsl {
 namespace {
 
-std::uint64_t class_of_address(const void* address) {
-  return divisor_class(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address)));
-}
-
-void add_tensor(CallKey& key, const Tensor& t, const Specialization& known, std::size_t position,
-                bool& wide) {
-  key.add(static_cast<std::uint64_t>(t.dtype()) << 16 | static_cast<std::uint64_t>(t.rank()) << 8 |
-          (t.numel() == 0 ? 0x80u : 0u) | class_of_address(t.data()));
-  for (std::size_t i = 0; i < t.shape().size(); ++i) {
-    const std::int64_t stride = t.strides()[i];
-    const std::int64_t extent = known.is_any_extent(position, i) ? 1 : t.shape()[i];
-    const std::int64_t step = known.is_any_stride(position, i) ? 1 : stride;
-    key.add(static_cast<std::uint64_t>(divisor_class(extent)) << 16 |
-            static_cast<std::uint64_t>(divisor_class(step)) << 8 | (stride == 1));
-  }
-  wide |= needs_wide_index(t);
-}
-
 /// Adds an argument to the key; `position` is among the run-time arguments.
-void add_argument(CallKey& key, const HostArg& a, const Specialization& known, std::size_t position,
-                  bool& wide) {
-  constexpr std::uint64_t kLeftOut = 0xff;  // differs from the first word of every tensor
-  if (a.kind == ParamKind::View && !a.tensor) key.add(kLeftOut);
-  if (a.kind == ParamKind::View && a.tensor) add_tensor(key, *a.tensor, known, position, wide);
-  if (a.kind == ParamKind::Constant) key.add(a.bits);
-  if (a.kind != ParamKind::Pointer) return;
-  key.add(divisor_class(static_cast<std::int64_t>(a.bits)));
-  if (a.tensor) wide |= needs_wide_index(*a.tensor);
+void add_argument(CallKey& key, const HostArg& a, const Specialization& known,
+                  std::size_t position) {
+  if (a.kind == ParamKind::Constant) return key.add(a.bits);
+  if (a.kind == ParamKind::Scalar) return;
+  key.add(MemoryClass::of(a));
+  if (a.kind != ParamKind::View || !a.tensor) return;
+  const Tensor& t = *a.tensor;
+  for (std::size_t i = 0; i < t.shape().size(); ++i) {
+    DimClass d = DimClass::of(t.shape()[i], t.strides()[i]);
+    if (known.is_any_extent(position, i)) d.apply(ExtentKey::Any, t.shape()[i]);
+    if (known.is_any_stride(position, i)) d.apply(ExtentKey::AnyStride, t.shape()[i]);
+    key.add(d);
+  }
 }
 
 }  // namespace
 
 void CallArgs::add(const HostArg& a, const ParamInfo& info) {
-  if (count == kMax) throw InternalError("a kernel has more than 64 run-time arguments");
+  if (count == kMax) throw InternalError("a call passes more than 64 run-time arguments");
   // A pointer keeps the tensor that it was made from, which is its bounds on cpu and sim.
   args[count] = {a.tensor, a.bits};
   is_pointer[count] = info.kind == ParamKind::Pointer;
@@ -74,18 +60,20 @@ CallKey make_call_key(const KernelInstance& k, std::span<const HostArg> args, De
     if (a.tensor && a.tensor->device() != device) [[unlikely]]
       fail(ErrorId::other_device, place_of_call(k.loc()), {}, k.callee().argument(position),
            a.tensor->device().str(), device.str());
-    add_argument(key, a, known, out.count, wide);
+    add_argument(key, a, known, out.count);
+    wide |= a.tensor && needs_wide_index(*a.tensor);
     if (info.kind != ParamKind::Constant) out.add(a, info);
   };
+  k.check_argument_count(k.run_time_params() + known.captures.size());
   for (std::size_t i = 0; i < args.size(); ++i) take(args[i], k.params()[i], i);
   for (std::size_t i = 0; i < known.captures.size(); ++i)
     take(known.captures[i].read(), known.captures[i].info, args.size() + i);
   for (const SpecializationRequest& r : known.requests) {
     const Tensor* t = r.arg < out.count ? out.args[r.arg].tensor : nullptr;
     if (!t || r.key == ExtentKey::Any || r.key == ExtentKey::AnyStride) continue;
-    const std::int64_t extent = t->shape()[static_cast<std::size_t>(r.axis)];
-    key.add(static_cast<std::uint64_t>(r.key == ExtentKey::Exact ? extent : bucket_of(extent)));
-    key.add(extent == bucket_of(extent));
+    DimClass d;
+    d.apply(r.key, t->shape()[static_cast<std::size_t>(r.axis)]);
+    key.add(d);
   }
   check_equal_extents(k, out);
   key.add(wide);

@@ -23,6 +23,16 @@ struct CallKey {
     b = (b ^ word) * 0xe7037ed1a0b428db;
     b ^= b >> 29;
   }
+  void add(const MemoryClass& m) {
+    add(static_cast<std::uint64_t>(m.align) << 16 | static_cast<std::uint64_t>(m.empty) << 8 |
+        m.absent);
+  }
+  void add(const DimClass& d) {
+    add(static_cast<std::uint64_t>(d.div) << 16 | static_cast<std::uint64_t>(d.stride_div) << 8 |
+        d.unit_stride);
+    if (d.fixed >= 0) add(static_cast<std::uint64_t>(d.fixed));
+    if (d.bucket >= 0) add(~static_cast<std::uint64_t>(d.bucket));
+  }
   friend bool operator==(const CallKey&, const CallKey&) = default;
 };
 

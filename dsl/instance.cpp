@@ -245,6 +245,12 @@ Signature KernelInstance::signature(std::span<const HostArg> args) const {
   return signature_of(callee(), args, closure_->params, known());
 }
 
+void KernelInstance::check_argument_count(std::size_t count) const {
+  if (count > CallArgs::kMax) [[unlikely]]
+    fail(ErrorId::too_many_arguments, loc(), {}, fmt::format("kernel {}", name()), count,
+         +CallArgs::kMax);
+}
+
 std::vector<HostArg> KernelInstance::run_time_args(std::span<const HostArg> args) const {
   std::vector<HostArg> out;
   for (const HostArg& a : args)
@@ -354,6 +360,7 @@ TraceResult KernelInstance::run(Signature key, bool check_loops) {
     closure_->call(closure_->object.get(), args);
     t.throw_pending();
   } catch (const ExtentsFound&) {
+    check_argument_count(t.signature.args.size());
     remember(t);
     throw;
   } catch (const GridBarrierFound&) {
@@ -363,6 +370,7 @@ TraceResult KernelInstance::run(Signature key, bool check_loops) {
   } catch (const std::exception& e) {
     fail(ErrorId::thrown_out, t.build.loc, t.left_by_exception(), e.what());
   }
+  check_argument_count(t.signature.args.size());
   check_tuning(t);
   finish_launch(t.kernel);
   remove_restatements(t.kernel);

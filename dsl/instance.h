@@ -100,8 +100,13 @@ class KernelInstance {
   std::shared_ptr<KernelInstance> named(std::span<const char* const> names, Loc at) const;
 
   std::span<const ParamInfo> params() const { return closure_->params; }
+  /// Returns the number of parameters that are not C++ constants.
+  std::size_t run_time_params() const { return run_time_params_; }
   /// Read without a lock; facts that are found later appear in a later version.
   const Specialization& known() const { return *specialization_.load(std::memory_order_acquire); }
+  /// Throws CompileError T0714 if calls cannot pass this number of run-time arguments, including
+  /// captured ones.
+  void check_argument_count(std::size_t count) const;
   bool may_alias() const { return options_.may_alias; }
   const std::vector<EqualExtents>& equal_extents() const { return equal_extents_; }
 

@@ -185,6 +185,7 @@ std::shared_ptr<const CompiledKernel> Launcher::compiled_for_target(
     fail(ErrorId::unknown_target, at, {{k.loc(), fmt::format("{} is made here", k.name())}},
          k.name(), name, ir::Target::all_names());
   CallArgs run_time;
+  k.check_argument_count(k.run_time_params() + k.known().captures.size());
   for (const HostArg& a : k.run_time_args(args)) run_time.add(a, {});
   check_equal_extents(k, run_time);
   TraceResult traced = k.trace(k.signature(args));

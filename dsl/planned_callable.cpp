@@ -11,8 +11,9 @@
 #include "dsl/plan_table.h"
 #include "dsl/preparing.h"
 #include "support/env.h"
+#include "support/errors.h"
 #include "support/generation.h"
-#include "tegula/error.h"
+#include "tegula/called_from.h"
 
 namespace tegula::dsl {
 namespace {
@@ -64,7 +65,8 @@ int PlannedCallable::slot_of(const Capture& capture) {
   for (std::size_t i = 0; i < known.size(); ++i)
     if (is_same(known[i], capture)) return slots::kCaptured + static_cast<int>(i);
   if (known.size() == slots::kMaxOfEach)
-    throw InternalError("the kernels of a call capture more than 64 tensors and scalars");
+    fail(ErrorId::too_many_arguments, detail::called_from(), {}, "a call of several kernels",
+         known.size() + 1, +slots::kMaxOfEach);
   auto more = std::make_unique<Captures>(known);
   more->push_back(capture);
   versions_.push_back(std::move(more));
@@ -90,9 +92,11 @@ PlanKey PlannedCallable::key_of(const Stream& stream, std::span<const HostArg> a
 void PlannedCallable::call(const Stream& stream, std::span<const HostArg> args,
                            std::span<const std::uint64_t> options, const void* object,
                            BuildFn build) {
-  if (args.size() > slots::kMaxOfEach || options.size() > PlanKey::kMaxOptions)
-    throw InternalError(fmt::format("a call has {} arguments and {} options, at most {} and {}",
-                                    args.size(), options.size(), slots::kMaxOfEach,
+  if (args.size() > slots::kMaxOfEach)
+    fail(ErrorId::too_many_arguments, detail::called_from(), {}, "a call of several kernels",
+         args.size(), +slots::kMaxOfEach);
+  if (options.size() > PlanKey::kMaxOptions)
+    throw InternalError(fmt::format("a call has {} options, at most {}", options.size(),
                                     +PlanKey::kMaxOptions));
   if (!looks_at_launches()) [[likely]] {
     const Values captured(captures());

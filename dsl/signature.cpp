@@ -14,12 +14,6 @@
 namespace tegula::dsl {
 namespace {
 
-constexpr std::int64_t kMaxDivisor = 16;
-
-std::uint8_t align_class(const void* address) {
-  return divisor_class(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address)));
-}
-
 /// Returns the distance in elements between the first and the last element, or the largest extent
 /// if that is larger.
 std::int64_t span_of(const Tensor& t) {
@@ -32,12 +26,6 @@ std::int64_t span_of(const Tensor& t) {
 }
 
 }  // namespace
-
-std::uint8_t divisor_class(std::int64_t n) {
-  if (n == 0) return kMaxDivisor;
-  const auto lowest = std::int64_t{1} << std::countr_zero(static_cast<std::uint64_t>(n));
-  return static_cast<std::uint8_t>(std::min(lowest, kMaxDivisor));
-}
 
 bool needs_wide_index(const Tensor& t) { return span_of(t) >= kSmallSpan; }
 
@@ -54,10 +42,8 @@ void check_argument(const Callee& callee, std::size_t position, const HostArg& a
   if (!arg.tensor) return;
   const Tensor& t = *arg.tensor;
   const bool is_view = info.kind == ParamKind::View;
-  if (!t.defined()) [[unlikely]] {
-    if (!is_view) return;  // the null pointer
+  if (!t.defined()) [[unlikely]]
     fail(ErrorId::argument_undefined, place_of_call(callee.loc), {}, callee.argument(position));
-  }
   if (is_view && t.rank() != info.rank) [[unlikely]]
     fail(ErrorId::argument_rank, place_of_call(callee.loc), {}, callee.argument(position), t.rank(),
          info.rank);
@@ -76,22 +62,12 @@ std::int64_t bucket_of(std::int64_t extent) {
 ArgClass classify(const HostArg& arg, const ParamInfo& info) {
   ArgClass c;
   c.info = info;
-  if (info.kind == ParamKind::Pointer)
-    c.align = align_class(reinterpret_cast<const void*>(arg.bits));
-  if (info.kind != ParamKind::View) return c;
-  c.absent = !arg.tensor;
-  if (c.absent) return c;
-  const Tensor& t = *arg.tensor;
-  c.align = align_class(t.data());
-  c.empty = t.numel() == 0;
-  c.sample = t.shape();
-  for (std::size_t i = 0; i < t.shape().size(); ++i) {
-    DimClass& d = c.dims[i];
-    d.div = divisor_class(t.shape()[i]);
-    // TMA, which depends on divisors of strides, does not support negative strides.
-    d.stride_div = t.strides()[i] < 0 ? 1 : divisor_class(t.strides()[i]);
-    d.unit_stride = t.strides()[i] == 1;
-  }
+  if (info.kind == ParamKind::Scalar) return c;
+  static_cast<MemoryClass&>(c) = MemoryClass::of(arg);
+  if (info.kind != ParamKind::View || c.absent) return c;
+  c.sample = arg.tensor->shape();
+  for (std::size_t i = 0; i < c.sample.size(); ++i)
+    c.dims[i] = DimClass::of(c.sample[i], arg.tensor->strides()[i]);
   return c;
 }
 
@@ -103,21 +79,7 @@ DType index_type_of(std::span<const HostArg> args) {
 
 void apply_request(const SpecializationRequest& request, ArgClass& arg) {
   const auto axis = static_cast<std::size_t>(request.axis);
-  if (axis >= arg.sample.size()) return;
-  DimClass& d = arg.dims[axis];
-  if (request.key == ExtentKey::Any) {
-    d.div = 1;
-    return;
-  }
-  if (request.key == ExtentKey::AnyStride) {
-    d.stride_div = 1;
-    return;
-  }
-  const bool exact = request.key == ExtentKey::Exact;
-  const std::int64_t extent = arg.sample[axis];
-  d.bucket = exact ? d.bucket : bucket_of(extent);
-  // An extent that fills its bucket needs no guard, which justifies a separate key.
-  if (exact || extent == d.bucket) d.fixed = extent;
+  if (axis < arg.sample.size()) arg.dims[axis].apply(request.key, arg.sample[axis]);
 }
 
 Signature signature_of(const Callee& callee, std::span<const HostArg> args,

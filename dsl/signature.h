@@ -1,6 +1,7 @@
 #pragma once
 // The key of a call: the properties of its arguments that the compiled kernel depends on.
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -22,29 +23,13 @@ struct ParamName {
   std::vector<std::string> dims;  ///< empty, or one per dimension
 };
 
-/// Part of the key for one dimension of a tensor.
-struct DimClass {
-  std::uint8_t div = 1;         ///< the extent is a multiple: 1, 2, 4, 8 or 16
-  std::uint8_t stride_div = 1;  ///< and so is the stride, in elements
-  bool unit_stride = false;
-  std::int64_t fixed = -1;   ///< the extent itself, if the kernel requested it
-  std::int64_t bucket = -1;  ///< the extent rounded up to a power of two, if the kernel uses `all`
-  friend bool operator==(const DimClass&, const DimClass&) = default;
-};
-
-/// Part of the key for one argument.
-struct ArgClass {
-  ParamInfo info;
-  std::uint8_t align = 1;  ///< bytes that divide the address: 1 .. 16
-  bool empty = false;      ///< a tensor without elements
-  bool absent = false;     ///< an optional tensor that was left out
-  std::array<DimClass, Dims::kMaxRank> dims{};
-  std::uint64_t constant = 0;  ///< bytes of a C++ constant
-
-  /// Extents of the current tensor. Not part of the key; used only for `static_dim` and `all`.
-  /// Empty if unknown.
-  Dims sample;
-};
+/// Returns the largest of 1, 2, 4, 8, 16 that divides n.
+inline std::uint8_t divisor_class(std::int64_t n) {
+  constexpr std::uint64_t kMaxDivisor = 16;
+  return static_cast<std::uint8_t>(std::uint64_t{1}
+                                   << std::countr_zero(static_cast<std::uint64_t>(n) | kMaxDivisor));
+}
+std::int64_t bucket_of(std::int64_t extent);
 
 /// How an extent enters the key.
 enum class ExtentKey : std::uint8_t {
@@ -52,6 +37,65 @@ enum class ExtentKey : std::uint8_t {
   Bucket,     ///< its power of two: `all`
   Any,        ///< nothing, not even its divisors: do_not_specialize()
   AnyStride,  ///< nothing of its stride, unless it is 1: do_not_specialize_stride()
+};
+
+/// Part of the key for one dimension of a tensor. A Signature lists these classes and a CallKey
+/// hashes them, so that equal call keys imply equal signatures.
+struct DimClass {
+  std::uint8_t div = 1;         ///< the extent is a multiple: 1, 2, 4, 8 or 16
+  std::uint8_t stride_div = 1;  ///< and so is the stride, in elements
+  bool unit_stride = false;
+  std::int64_t fixed = -1;   ///< the extent itself, if the kernel requested it
+  std::int64_t bucket = -1;  ///< the extent rounded up to a power of two, if the kernel uses `all`
+
+  static DimClass of(std::int64_t extent, std::int64_t stride) {
+    // TMA, which depends on divisors of strides, does not support negative strides.
+    return {divisor_class(extent), stride < 0 ? std::uint8_t{1} : divisor_class(stride),
+            stride == 1};
+  }
+  /// Changes the class as the kernel requested for its dimension, whose extent this is.
+  void apply(ExtentKey request, std::int64_t extent) {
+    if (request == ExtentKey::Any) {
+      div = 1;
+    } else if (request == ExtentKey::AnyStride) {
+      stride_div = 1;
+    } else {
+      if (request == ExtentKey::Bucket) bucket = bucket_of(extent);
+      // An extent that fills its bucket needs no guard, which justifies a separate key.
+      if (request == ExtentKey::Exact || extent == bucket) fixed = extent;
+    }
+  }
+  friend bool operator==(const DimClass&, const DimClass&) = default;
+};
+
+/// Part of the key for the memory of a tensor or an address.
+struct MemoryClass {
+  std::uint8_t align = 1;  ///< bytes that divide the address: 1 .. 16
+  bool empty = false;      ///< a tensor without elements
+  bool absent = false;     ///< an optional tensor that was left out
+
+  static MemoryClass of(const HostArg& a) {
+    MemoryClass m;
+    std::uint64_t address = a.bits;
+    if (a.kind == ParamKind::View) {
+      m.absent = a.tensor == nullptr;
+      m.empty = a.tensor && a.tensor->numel() == 0;
+      address = a.tensor ? reinterpret_cast<std::uintptr_t>(a.tensor->data()) : 1;
+    }
+    m.align = divisor_class(static_cast<std::int64_t>(address));
+    return m;
+  }
+};
+
+/// Part of the key for one argument.
+struct ArgClass : MemoryClass {
+  ParamInfo info;
+  std::array<DimClass, Dims::kMaxRank> dims{};
+  std::uint64_t constant = 0;  ///< bytes of a C++ constant
+
+  /// Extents of the current tensor. Not part of the key; used only for `static_dim` and `all`.
+  /// Empty if unknown.
+  Dims sample;
 };
 
 /// A dimension whose extent the kernel requested during tracing.
@@ -130,8 +174,6 @@ Signature signature_of(const Callee& callee, std::span<const HostArg> args,
 /// Throws CompileError if the argument does not fit.
 void check_argument(const Callee& callee, std::size_t position, const HostArg& arg,
                     const ParamInfo& info);
-/// Returns the largest of 1, 2, 4, 8, 16 that divides n.
-std::uint8_t divisor_class(std::int64_t n);
 /// Returns true if indices into the tensor may not fit in an i32.
 bool needs_wide_index(const Tensor& t);
 /// Returns the class of one argument.
@@ -142,6 +184,5 @@ void apply_request(const SpecializationRequest& request, ArgClass& arg);
 
 /// Returns the IR type of a parameter.
 ir::Type type_of(const ArgClass& arg);
-std::int64_t bucket_of(std::int64_t extent);
 
 }  // namespace tegula::dsl

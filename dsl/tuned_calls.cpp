@@ -25,10 +25,10 @@ constinit std::atomic<TuningChooser> tuning_chooser = nullptr;
 void add_shapes(CallKey& key, const HostArg& a) {
   key.add(static_cast<std::uint64_t>(a.kind));
   if (a.kind == ParamKind::Constant) key.add(a.bits);
+  if (a.kind == ParamKind::View || a.kind == ParamKind::Pointer) key.add(MemoryClass::of(a));
   if (a.tensor == nullptr) return;
-  key.add(static_cast<std::uint64_t>(a.tensor->dtype()));
-  key.add(
-      divisor_class(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(a.tensor->data()))));
+  key.add(static_cast<std::uint64_t>(a.tensor->rank()) << 8 |
+          static_cast<std::uint64_t>(a.tensor->dtype()));
   for (std::size_t i = 0; i < a.tensor->shape().size(); ++i) {
     key.add(static_cast<std::uint64_t>(a.tensor->shape()[i]));
     key.add(static_cast<std::uint64_t>(a.tensor->strides()[i]));

@@ -47,12 +47,14 @@ template <class Findings>
 void add_ranges(sim::SimOptions& options, const ir::Kernel& tile, std::span<const LaunchArg> args) {
   const std::vector<ir::EvalArg> values = eval_args(tile, args);
   for (std::size_t i = 0; i < args.size(); ++i) {
-    if (!args[i].tensor && is_record_buffer(args[i].bits))
-      options.ranges.push_back(
-          {reinterpret_cast<const void*>(args[i].bits),
-           reinterpret_cast<const void*>(args[i].bits + 4 * std::uint64_t{kRecordWords}),
-           "the buffer of prints"});
-    if (!args[i].tensor) continue;
+    if (!args[i].tensor) {
+      const auto* address = i < values.size() ? std::get_if<ir::PointerArg>(&values[i]) : nullptr;
+      if (address && address->begin != address->end)
+        options.ranges.push_back(
+            {address->begin, address->end,
+             is_record_buffer(args[i].bits) ? "the buffer of prints" : tile.params()[i].name});
+      continue;
+    }
     const ByteRange r = args[i].tensor->byte_range();
     sim::GlobalRange range{reinterpret_cast<const void*>(r.begin),
                            reinterpret_cast<const void*>(r.end)};

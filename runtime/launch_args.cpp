@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "runtime/records.h"
+#include "runtime/storage.h"
 #include "support/errors.h"
 #include "tegula/int_math.h"
 
@@ -157,6 +159,20 @@ std::vector<sim::SimArg> sim_args(const LaunchRecipe& recipe, std::span<const La
   return out;
 }
 
+namespace {
+
+/// Returns the bytes that a pointer may access: the tensor that it was made from, or the live
+/// tensor memory that contains the address; none for any other address.
+ByteRange range_of_pointer(const LaunchArg& a) {
+  if (is_record_buffer(a.bits)) return {a.bits, a.bits + 4 * std::uint64_t{kRecordWords}};
+  if (a.tensor) return a.tensor->byte_range();
+  const std::optional<HostAllocation> memory = host_memory_of(a.bits);
+  return memory ? ByteRange{memory->begin, memory->begin + memory->bytes}
+                : ByteRange{a.bits, a.bits};
+}
+
+}  // namespace
+
 std::vector<ir::EvalArg> eval_args(const ir::Kernel& tile, std::span<const LaunchArg> args) {
   std::vector<ir::EvalArg> out;
   for (std::size_t i = 0; i < tile.params().size(); ++i) {
@@ -173,10 +189,7 @@ std::vector<ir::EvalArg> eval_args(const ir::Kernel& tile, std::span<const Launc
     } else if (t.is_pointer()) {
       ir::PointerArg p;
       p.base = a.tensor ? a.tensor->data() : reinterpret_cast<void*>(a.bits);
-      const ByteRange range = is_record_buffer(a.bits)
-                                  ? ByteRange{a.bits, a.bits + 4 * std::uint64_t{kRecordWords}}
-                              : a.tensor ? a.tensor->byte_range()
-                                         : ByteRange{a.bits, a.bits + (std::uint64_t{1} << 40)};
+      const ByteRange range = range_of_pointer(a);
       p.begin = reinterpret_cast<void*>(range.begin);
       p.end = reinterpret_cast<void*>(range.end);
       out.emplace_back(p);

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <list>
 #include <map>
 #include <mutex>
 
@@ -17,6 +18,15 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::map<std::uintptr_t, HostAllocation> by_begin;
+  std::list<HostAllocation> borrowed;
+
+  /// Returns the allocation whose usable bytes contain the address, or null. Requires the lock.
+  const HostAllocation* allocation_of(std::uintptr_t address) const {
+    const auto after = by_begin.upper_bound(address);
+    if (after == by_begin.begin()) return nullptr;
+    const HostAllocation& a = std::prev(after)->second;
+    return address - a.begin < a.bytes ? &a : nullptr;
+  }
 };
 
 Registry& registry() {
@@ -94,11 +104,36 @@ std::shared_ptr<void> allocate(std::size_t bytes, Device device) {
   return device.on_host() ? allocate_host(bytes) : allocate_device(bytes, device.index);
 }
 
+std::shared_ptr<void> list_borrowed(HostAllocation memory, std::shared_ptr<void> owner) {
+  if (memory.bytes == 0) return owner;
+  Registry& all = registry();
+  std::list<HostAllocation>::iterator at;
+  {
+    const std::lock_guard lock(all.mutex);
+    if (all.allocation_of(memory.begin)) return owner;
+    at = all.borrowed.insert(all.borrowed.begin(), memory);
+  }
+  return std::shared_ptr<void>(owner.get(), [at, owner](void*) {
+    const std::lock_guard unlisting(registry().mutex);
+    registry().borrowed.erase(at);
+  });
+}
+
 std::vector<HostAllocation> host_allocations() {
   const std::lock_guard lock(registry().mutex);
-  std::vector<HostAllocation> out;
+  std::vector<HostAllocation> out(registry().borrowed.begin(), registry().borrowed.end());
   for (const auto& [begin, allocation] : registry().by_begin) out.push_back(allocation);
   return out;
+}
+
+std::optional<HostAllocation> host_memory_of(std::uintptr_t address) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  if (const HostAllocation* a = all.allocation_of(address)) return *a;
+  std::optional<HostAllocation> largest;
+  for (const HostAllocation& b : all.borrowed)
+    if (address - b.begin < b.bytes && (!largest || b.bytes > largest->bytes)) largest = b;
+  return largest;
 }
 
 std::optional<HostAllocation> find_host_allocation(std::uintptr_t address) {

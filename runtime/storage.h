@@ -1,7 +1,7 @@
 #pragma once
 // Memory of tensors: host memory between red zones, device memory of the primary context, and the
-// list of all live host allocations, in which the simulator and the interpreter look up the
-// allocation of an address.
+// list of all live host memory, allocated or borrowed, in which the simulator and the interpreter
+// look up the memory that contains an address.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -22,14 +22,22 @@ inline constexpr unsigned char kUninitialisedByte = 0xff;
 /// memory runs out.
 std::shared_ptr<void> allocate(std::size_t bytes, Device device);
 
-/// One live host allocation of `allocate`.
+/// Host memory of live tensors: an allocation of `allocate`, or a borrowed range.
 struct HostAllocation {
   std::uintptr_t begin = 0;
   std::size_t bytes = 0;
 };
 
-/// Returns all live host allocations.
+/// Lists borrowed host memory until the last copy of the result is destroyed, which keeps `owner`
+/// alive as well. Returns `owner` if the memory is in an allocation of `allocate`.
+std::shared_ptr<void> list_borrowed(HostAllocation memory, std::shared_ptr<void> owner);
+
+/// Returns all live host memory of tensors.
 std::vector<HostAllocation> host_allocations();
+
+/// Returns the live host memory that contains the byte at `address`: the allocation, else the
+/// largest borrowed range; or nothing.
+std::optional<HostAllocation> host_memory_of(std::uintptr_t address);
 
 /// Returns the allocation whose usable bytes or red zones contain `address`, or nothing.
 std::optional<HostAllocation> find_host_allocation(std::uintptr_t address);

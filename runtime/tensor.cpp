@@ -79,6 +79,10 @@ Tensor Tensor::borrow(void* data, const Dims& shape, DType dtype, Device device,
   t.shape_ = shape;
   t.strides_ = strides.empty() ? runtime::row_major(shape) : without_idle_ones(shape, strides);
   t.data_ = data;
+  if (device.on_host()) {
+    const ByteRange range = t.byte_range();
+    owner = runtime::list_borrowed({range.begin, range.end - range.begin}, std::move(owner));
+  }
   t.owner_ = std::move(owner);
   return t;
 }
