@@ -17,16 +17,20 @@ inline Loc place_of_call(const Loc& made_at) {
 }
 
 /// Rethrows the error. Diagnostics without a line, or with a line of the library's own sources, get
-/// the line of the call. If the line of the call is unknown, those without a line get `made_at`.
+/// the line of the call. If the line of the call is unknown, those without a line, or with a line of
+/// the language's own sources, get `made_at`.
 template <class E>
 [[noreturn]] void rethrow_at(const Loc& made_at, const E& e) {
   std::vector<Diagnostic> all = e.diagnostics();
   const auto is_placed = [](const Diagnostic& d) {
-    return d.loc.known() && !detail::is_of_call(d.loc);
+    return d.loc.known() && !detail::is_of_call(d.loc) &&
+           !detail::is_source_of_language(d.loc.file);
   };
   if (std::ranges::all_of(all, is_placed)) throw;
   for (Diagnostic& d : all)
-    if (!d.loc.known() && !detail::called_from().known()) d.loc = made_at;
+    if (!detail::called_from().known() &&
+        (!d.loc.known() || detail::is_source_of_language(d.loc.file)))
+      d.loc = made_at;
   throw E(std::move(all));  // its constructor places it at the call
 }
 

@@ -82,6 +82,7 @@ LoopRange::LoopRange(const Arg& lo, const Arg& hi, std::int64_t block, const Arg
   dimension_ = dimension_of(t, t.value(hi_));
   if (!by.present()) return;
   by_ = bound(t, "steps", by);
+  const Tracer::Pin pin(t, at);
   assume(*by_ > 0);
 }
 LoopRange::LoopRange(const LoopRange& o)

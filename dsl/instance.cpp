@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 
+#include "dsl/at_kernel.h"
 #include "dsl/eager.h"
 #include "dsl/liveness.h"
 #include "ir/analysis/memory_hazards.h"
@@ -365,6 +366,8 @@ TraceResult KernelInstance::run(Signature key, bool check_loops) {
     throw;
   } catch (const GridBarrierFound&) {
     throw;
+  } catch (const CompileError& e) {
+    rethrow_at(t.build.loc, e);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& e) {

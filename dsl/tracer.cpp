@@ -9,6 +9,7 @@
 
 #include "dsl/eager.h"
 #include "ir/text.h"
+#include "tegula/called_from.h"
 
 namespace tegula::dsl {
 namespace {
@@ -57,8 +58,17 @@ Tracer& Tracer::at(const Loc& loc, std::string_view what) {
   t_current->throw_pending();
   if (t_current->live) [[unlikely]]
     t_current->live->catch_up();
-  if (loc.known() && !t_current->pinned_) t_current->build.loc = loc;
+  if (loc.known() && !t_current->pinned_ && !t_current->is_of_language(loc))
+    t_current->build.loc = loc;
   return *t_current;
+}
+
+bool Tracer::is_of_language(const Loc& loc) {
+  if (loc.file != latest_file_) {
+    latest_file_ = loc.file;
+    is_latest_of_language_ = detail::is_source_of_language(loc.file);
+  }
+  return is_latest_of_language_;
 }
 
 void Tracer::throw_pending() {

@@ -299,6 +299,7 @@ class Tracer {
   void record_loop(const std::function<Tile()>& condition, const std::function<void()>& body);
   Tile elements_of(const Tile& condition);
   void spread_elements(const Tile& like);
+  bool is_of_language(const Loc& loc);
   void check_map(const OpenScope& scope);
 
   std::vector<ParamName> names_;
@@ -314,6 +315,8 @@ class Tracer {
   Tuning tuning_;
   bool check_loops_;
   bool pinned_ = false;
+  const char* latest_file_ = nullptr;  ///< the file that is_of_language() classified last
+  bool is_latest_of_language_ = false;
   std::optional<Diagnostic> pending_;
   std::vector<Note> left_by_exception_;
 };

@@ -36,6 +36,12 @@ bool is_source_of_library(std::string_view file) {
 Loc called_from() { return here; }
 Loc set_called_from(Loc at) { return std::exchange(here, at); }
 
+bool is_source_of_language(std::string_view file) {
+  if (file.find("/include/tegula/kernels/") != file.npos) return false;
+  return file.find("/include/tegula/") != file.npos ||
+         (file.starts_with(source_root()) && file.substr(source_root().size()).starts_with("dsl/"));
+}
+
 bool is_of_call(const Loc& at) {
   return here.known() && (!at.known() || is_source_of_library(at.file));
 }
