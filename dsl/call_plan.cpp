@@ -9,6 +9,7 @@
 
 #include "dsl/at_kernel.h"
 #include "dsl/errors.h"
+#include "runtime/storage.h"
 #include "tegula/scratch.h"
 
 namespace tegula::dsl {
@@ -133,6 +134,7 @@ void launch_step(const LookedAtStep& step, const CallSlots& values, const Stream
 }  // namespace
 
 Tensor MadeTensor::view_of(const Tensor& t) const {
+  const runtime::UnlistedScope of_argument;
   if (view) return view(Tensor::borrow(t.data(), t.shape(), t.dtype(), t.device(), t.strides()));
   return Tensor::borrow(static_cast<std::byte*>(t.data()) + offset, shape, dtype, t.device(),
                         strides);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 
 #include "runtime/records.h"
 #include "runtime/storage.h"
@@ -162,13 +161,18 @@ std::vector<sim::SimArg> sim_args(const LaunchRecipe& recipe, std::span<const La
 namespace {
 
 /// Returns the bytes that a pointer may access: the tensor that it was made from, or the live
-/// tensor memory that contains the address; none for any other address.
-ByteRange range_of_pointer(const LaunchArg& a) {
+/// tensor memory, or else the tensor among `all` arguments, that contains the address. Returns an
+/// empty range for any other address.
+ByteRange range_of_pointer(const LaunchArg& a, std::span<const LaunchArg> all) {
   if (is_record_buffer(a.bits)) return {a.bits, a.bits + 4 * std::uint64_t{kRecordWords}};
   if (a.tensor) return a.tensor->byte_range();
-  const std::optional<HostAllocation> memory = host_memory_of(a.bits);
-  return memory ? ByteRange{memory->begin, memory->begin + memory->bytes}
-                : ByteRange{a.bits, a.bits};
+  if (const auto memory = host_memory_of(a.bits))
+    return {memory->begin, memory->begin + memory->bytes};
+  for (const LaunchArg& other : all) {
+    const ByteRange range = other.tensor ? other.tensor->byte_range() : ByteRange{};
+    if (range.begin <= a.bits && a.bits < range.end) return range;
+  }
+  return {a.bits, a.bits};
 }
 
 }  // namespace
@@ -189,7 +193,7 @@ std::vector<ir::EvalArg> eval_args(const ir::Kernel& tile, std::span<const Launc
     } else if (t.is_pointer()) {
       ir::PointerArg p;
       p.base = a.tensor ? a.tensor->data() : reinterpret_cast<void*>(a.bits);
-      const ByteRange range = range_of_pointer(a);
+      const ByteRange range = range_of_pointer(a, args);
       p.begin = reinterpret_cast<void*>(range.begin);
       p.end = reinterpret_cast<void*>(range.end);
       out.emplace_back(p);

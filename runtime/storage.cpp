@@ -104,8 +104,10 @@ std::shared_ptr<void> allocate(std::size_t bytes, Device device) {
   return device.on_host() ? allocate_host(bytes) : allocate_device(bytes, device.index);
 }
 
+thread_local bool UnlistedScope::is_unlisted_ = false;
+
 std::shared_ptr<void> list_borrowed(HostAllocation memory, std::shared_ptr<void> owner) {
-  if (memory.bytes == 0) return owner;
+  if (memory.bytes == 0 || UnlistedScope::is_open()) return owner;
   Registry& all = registry();
   std::list<HostAllocation>::iterator at;
   {

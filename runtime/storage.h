@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "tegula/device.h"
@@ -31,6 +32,21 @@ struct HostAllocation {
 /// Lists borrowed host memory until the last copy of the result is destroyed, which keeps `owner`
 /// alive as well. Returns `owner` if the memory is in an allocation of `allocate`.
 std::shared_ptr<void> list_borrowed(HostAllocation memory, std::shared_ptr<void> owner);
+
+/// During its lifetime list_borrowed() does nothing on this thread: for tensors of one call, whose
+/// memory the caller keeps. Calls then neither lock nor allocate.
+class UnlistedScope {
+ public:
+  UnlistedScope() : outer_(std::exchange(is_unlisted_, true)) {}
+  ~UnlistedScope() { is_unlisted_ = outer_; }
+  UnlistedScope(const UnlistedScope&) = delete;
+  UnlistedScope& operator=(const UnlistedScope&) = delete;
+  static bool is_open() { return is_unlisted_; }
+
+ private:
+  static thread_local bool is_unlisted_;
+  bool outer_;
+};
 
 /// Returns all live host memory of tensors.
 std::vector<HostAllocation> host_allocations();

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "dsl/export/exported.h"
+#include "runtime/storage.h"
 #include "support/env.h"
 #include "support/errors.h"
 
@@ -49,6 +50,7 @@ bool host_means_sim() {
 }
 
 Tensor borrow_tensor(const DLTensor& given, Loc at) {
+  const runtime::UnlistedScope of_call;
   Tensor t = Tensor::borrow(reinterpret_cast<const dlpack::Tensor&>(given), at);
   if (t.device() == Device::cpu() && host_means_sim())
     t = Tensor::borrow(t.data(), t.shape(), t.dtype(), Device::sim(), t.strides(), nullptr, at);
@@ -58,16 +60,9 @@ Tensor borrow_tensor(const DLTensor& given, Loc at) {
 /// The bits of a number of host type T, if it holds the value.
 template <class T>
 std::optional<std::uint64_t> bits_in(const TegulaArg& arg) {
-  if constexpr (dtype_info(dtype_of<T>).kind == DTypeKind::floating) {
-    if (arg.kind == TEGULA_FLOAT) return detail::bits_of(static_cast<T>(arg.value.f));
-    return detail::bits_of(static_cast<T>(static_cast<double>(arg.value.i)));
-  } else {
-    const std::int64_t value = arg.value.i;
-    if (!std::in_range<std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>>(value) ||
-        (std::is_same_v<T, bool> && value > 1))
-      return std::nullopt;
-    return detail::bits_of(static_cast<T>(value));
-  }
+  const std::optional<T> held = arg.kind == TEGULA_FLOAT ? detail::converted<T>(arg.value.f)
+                                                         : detail::converted<T>(arg.value.i);
+  return held ? std::optional(detail::bits_of(*held)) : std::nullopt;
 }
 
 HostArg number_arg(const CalleeName& callee, const ExportParam& param, const TegulaArg& arg) {
@@ -77,7 +72,9 @@ HostArg number_arg(const CalleeName& callee, const ExportParam& param, const Teg
   const auto bits =
       visit_dtype(dtype, [&](auto type) { return bits_in<typename decltype(type)::type>(arg); });
   if (!bits)
-    fail(ErrorId::export_range, callee.loc, {}, text_of(callee, param), arg.value.i, name(dtype));
+    fail(ErrorId::export_range, callee.loc, {}, text_of(callee, param),
+         arg.kind == TEGULA_FLOAT ? fmt::format("{}", arg.value.f) : fmt::format("{}", arg.value.i),
+         name(dtype));
   if (param.info.kind == ParamKind::Constant)
     return {ParamKind::Constant, DType::i64, nullptr, *bits};
   return {ParamKind::Scalar, dtype, nullptr, *bits};
