@@ -7,6 +7,7 @@
 #include <map>
 #include <random>
 
+#include "dsl/ahead/table.h"
 #include "dsl/call_key.h"
 #include "dsl/instance.h"
 #include "dsl/plan_key.h"
@@ -225,6 +226,31 @@ TEST(PlanKeys, ImplyTheClassOfAddresses) {
       aligns += std::to_string(divisor_class(static_cast<std::int64_t>(address + offset))) + " ";
     pairs.note(text_of(key), aligns, std::to_string(address));
   }
+}
+
+TEST(AheadClasses, ServeCallsThatHaveTheirFacts) {
+  const AheadCallable callable{"k", {{{ParamKind::View, DType::f32, 2}, false, "x"}}, true, {}};
+  Tensors tensors;
+  int served = 0;
+  for (int i = 0; i < 10 * kDraws; ++i) {
+    const Tensor a = tensors.draw(DType::f32, 2), b = tensors.draw(DType::f32, 2);
+    const HostArg of_a{ParamKind::View, DType::f32, &a}, of_b{ParamKind::View, DType::f32, &b};
+    AheadClass made = class_of(std::span(&of_a, 1), callable);
+    made.strides.clear();  // as for kernels
+    if (!serves(made, class_of(std::span(&of_b, 1), callable))) continue;
+    ++served;
+    const ArgClass& facts = made.args[0];
+    bool holds = reinterpret_cast<std::uintptr_t>(b.data()) % facts.align == 0 &&
+                 (b.numel() == 0) == facts.empty && (made.is_wide || !needs_wide_index(b));
+    for (std::size_t d = 0; d < 2; ++d) {
+      const DimClass& c = facts.dims[d];
+      const std::int64_t stride = b.strides()[d];
+      holds &= b.shape()[d] % c.div == 0 && stride % c.stride_div == 0 &&
+               (stride == 1 || !c.unit_stride) && (stride >= 0 || c.stride_div == 1);
+    }
+    ASSERT_TRUE(holds) << b.str() << " is served by the kernel of " << a.str();
+  }
+  EXPECT_GT(served, kDraws / 20);
 }
 
 }  // namespace
