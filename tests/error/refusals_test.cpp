@@ -64,6 +64,23 @@ TEST(Refusal, Limits) {
   expect("T1006 compared_comparison", [] { on_tile([](Tile t) { t = where(0 < t < 5, t, 0); }); });
 }
 
+TEST(Refusal, ArgumentsOfCalls) {
+  const auto k = kernel("k", [](Out<f32, 1> z, Scalar<u32> n) {
+    for (auto i : grid(z, 16)) z(i) = full<f32>(cast<f32>(n), 16);
+  });
+  expect("T0713 scalar_range of an integer", [&] { k(tensor({4}), -1); });
+  expect("T0713 scalar_range of a fraction", [&] { k(tensor({4}), 0.5); });
+  Scalar<f16> half;
+  expect("T0713 scalar_range of a captured Scalar", [&] { half = 70000; });
+  const std::vector<Tensor> captured(64, tensor({4}));
+  expect("T0714 too_many_arguments", [&] {
+    kernel("many", [&](Out<f32, 1> z) {
+      for (auto i : grid(z, 16))
+        for (const Tensor& t : captured) z(i) = view<f32, 1>(t)(i);
+    })(tensor({4}));
+  });
+}
+
 TEST(Refusal, IndexTypes) {
   expect("T0303 an index", [] {
     in_rows([](auto x, auto i) {
