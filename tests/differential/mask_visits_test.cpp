@@ -10,6 +10,7 @@
 #include "tools/workload/visited_blocks.h"
 
 namespace tegula::mask_visits_test {
+using namespace kernels;
 namespace {
 
 using catalogue::Case;

@@ -5,6 +5,7 @@
 #include "tests/property/mask_catalogue.h"
 
 namespace tegula::masked_attention_test {
+using namespace kernels;
 namespace {
 
 using catalogue::Case;

@@ -12,6 +12,7 @@
 #include "tools/workload/traced_mask.h"
 
 namespace tegula::mask_catalogue_test {
+using namespace kernels;
 namespace {
 
 using catalogue::Case;

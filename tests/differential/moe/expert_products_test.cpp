@@ -17,10 +17,10 @@ namespace tegula::test::experts::expert_products_test {
 using namespace kernels;
 namespace {
 
-using tegula::experts::CombineRows;
-using tegula::experts::ExpertDown;
-using tegula::experts::ExpertUp;
-using tegula::experts::PermuteRows;
+using tegula::kernels::experts::CombineRows;
+using tegula::kernels::experts::ExpertDown;
+using tegula::kernels::experts::ExpertUp;
+using tegula::kernels::experts::PermuteRows;
 
 class ExpertProducts : public testing::TestWithParam<Device> {
  protected:

@@ -32,7 +32,7 @@ struct RoutingCase {
   int block = 16, tiles_of_program = 1;
   int up_rows = 160, down_rows = 48;  ///< of the products' tiles
 
-  tegula::experts::PlacementShape shape(int k) const {
+  tegula::kernels::experts::PlacementShape shape(int k) const {
     return {.experts = experts + shared,
             .k = k + shared,
             .block = block,
@@ -54,9 +54,9 @@ inline Tensor few_logits(const RoutingCase& c, std::uint64_t seed, Device device
 }
 
 /// By tables that the last program makes.
-inline void run_tables(const tegula::experts::TokenChoices& choices, const RoutingCase& c,
+inline void run_tables(const tegula::kernels::experts::TokenChoices& choices, const RoutingCase& c,
                        const Tensor& logits, const Tensor& bias, const RoutedTensors& r) {
-  using namespace tegula::experts;
+  using namespace tegula::kernels::experts;
   const PlacementShape& shape = choices.shape;
   const std::int64_t tiles = std::max(1, (c.tokens + shape.block - 1) / shape.block),
                      groups = (tiles + kTilesPerGroup - 1) / kTilesPerGroup;
@@ -78,9 +78,9 @@ inline void run_tables(const tegula::experts::TokenChoices& choices, const Routi
 }
 
 /// By programs that add up the counts of all tiles.
-inline void run_tiles(const tegula::experts::TokenChoices& choices, const RoutingCase& c,
+inline void run_tiles(const tegula::kernels::experts::TokenChoices& choices, const RoutingCase& c,
                       const Tensor& logits, const Tensor& bias, const RoutedTensors& r) {
-  using namespace tegula::experts;
+  using namespace tegula::kernels::experts;
   const std::int64_t tiles = std::max(1, (c.tokens + c.block - 1) / c.block);
   const Tensor counts =
       Tensor::full({tiles, counted_experts(choices.shape.experts)}, 7, DType::u16, logits.device());
@@ -92,7 +92,7 @@ inline void run_tiles(const tegula::experts::TokenChoices& choices, const Routin
 
 inline RoutedTensors run_routing(const Router& router, const RoutingCase& c, const Tensor& logits,
                                  const Tensor& bias = {}) {
-  using namespace tegula::experts;
+  using namespace tegula::kernels::experts;
   const Device device = logits.device();
   const TokenChoices choices{router, c.shape(router.k)};
   const PlacementShape& shape = choices.shape;

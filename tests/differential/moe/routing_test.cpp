@@ -78,7 +78,7 @@ TEST_P(MoeRouting, ManyTiles) {
   const RoutingCase c{.tokens = 2100, .experts = 6, .up_rows = 128, .down_rows = 128};
   const Tensor logits = few_logits(c, 2, GetParam());
   const Moe layer = moe({.router = routers::mixtral(), .experts = c.experts});
-  const tegula::MoeRouting r = layer.make_routing(c.tokens, GetParam());
+  const kernels::MoeRouting r = layer.make_routing(c.tokens, GetParam());
   layer.route(Stream(GetParam()), logits, {}, r);
   const RoutedTensors got{r.ids, r.weights, r.row_of, r.slot_of, r.offsets, r.first_tiles};
   expect_routed(got, route(mixtral(), logits.to_doubles(), c.experts));
