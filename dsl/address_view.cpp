@@ -117,7 +117,7 @@ ir::AttrList attrs_of_run(const ElementRun& run, DType pointee) {
 
 /// Returns the operands of an op on a box: the view, the stored value, and the first elements.
 std::vector<ir::Value> box_operands(Tracer& t, const AddressedPart& part, ir::Value stored = {}) {
-  std::vector<ir::Value> operands{ir::Value(part.view)};
+  std::vector<ir::Value> operands{t.value(part.view)};
   if (stored) operands.push_back(stored);
   for (const Arg& first : part.firsts) operands.push_back(t.value(first));
   return operands;
@@ -205,6 +205,7 @@ Tile AddressedTensor::dim(int axis, Loc at) const {
   Tracer& t = Tracer::at(at, "a view");
   const Tracer::Pin pin(t, at);
   const int rank = static_cast<int>(extents.size());
+  t.value(pointer);  // rejects a view of another trace
   if (axis < -rank || axis >= rank) fail(ErrorId::bad_dim, at, {}, axis, rank);
   return cast<i64>(extents[static_cast<std::size_t>(axis < 0 ? axis + rank : axis)]);
 }
@@ -216,7 +217,7 @@ AddressedPart AddressedTensor::part(std::span<const Subscript> subscripts, Loc a
   require_open(t, ir::Value(view), at);
   const PartShape p(t, subscripts);
   AddressedPart part;
-  part.view = view;
+  part.view = Tracer::arg(ir::Value(view), at);
   part.shape = p.shape;
   part.loc = at;
   for (std::size_t d = 0; d < subscripts.size(); ++d)
@@ -265,8 +266,8 @@ void store_part(const AddressedPart& part, const Arg& value) {
   Tracer& t = Tracer::at(value.loc(), "a store");
   t.build.loc = part.loc;
   const Tracer::Pin pin(t, part.loc);
-  require_open(t, ir::Value(part.view), part.loc);
-  const DType pointee = t.kernel.type(ir::Value(part.view)).dtype();
+  require_open(t, t.value(part.view), part.loc);
+  const DType pointee = t.type(part.view).dtype();
   const ir::Value stored = dsl::stored_value(t, value, part_type(part, pointee), part.loc);
   if (part.is_box) {
     const Tile kept = cropped(part, t.tile(stored));

@@ -20,7 +20,7 @@ class Liveness {
 
   void run() {
     ir::walk(k_, k_.body(), [&](OpId op) {
-      if (ir::info(k_[op].opcode).has(ir::kWrites | ir::kEffects)) keep(op);
+      if (ir::info(k_[op].opcode).has(ir::kWrites | ir::kEffects) || waits_for_memory(op)) keep(op);
     });
     while (!values_.empty()) {
       const Value v = values_.back();
@@ -31,6 +31,14 @@ class Liveness {
   }
 
  private:
+  /// Returns true for a while loop whose condition reads memory: it may wait for another program,
+  /// so it stays even if nothing uses its results.
+  bool waits_for_memory(OpId op) const {
+    return k_[op].opcode == Opcode::While && ir::any_op(k_, k_[op].regions[0], [&](OpId inner) {
+             return ir::info(k_[inner].opcode).has(ir::kReads);
+           });
+  }
+
   void need(Value v) {
     if (live_.insert(v).second) values_.push_back(v);
   }

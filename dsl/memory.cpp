@@ -185,15 +185,15 @@ Tile atomic_min(const Arg& p, const Arg& v, const Arg& mask, MemoryOrder order, 
 }
 Tile atomic_add(const ViewTile& target, const Arg& values, std::source_location at) {
   Tracer& t = Tracer::at(at, "atomic_add");
-  return atomic_on_view(t, "add", t.accesses[target.access_], values, at);
+  return atomic_on_view(t, "add", t.access(target), values, at);
 }
 Tile atomic_max(const ViewTile& target, const Arg& values, std::source_location at) {
   Tracer& t = Tracer::at(at, "atomic_max");
-  return atomic_on_view(t, "max", t.accesses[target.access_], values, at);
+  return atomic_on_view(t, "max", t.access(target), values, at);
 }
 Tile atomic_min(const ViewTile& target, const Arg& values, std::source_location at) {
   Tracer& t = Tracer::at(at, "atomic_min");
-  return atomic_on_view(t, "min", t.accesses[target.access_], values, at);
+  return atomic_on_view(t, "min", t.access(target), values, at);
 }
 Tile atomic_xchg(const Arg& p, const Arg& v, const Arg& mask, MemoryOrder order,
                  MemoryScope scope) {

@@ -25,6 +25,20 @@ struct PrintedWords {
   runtime::RecordedValue value;
 };
 
+std::string_view name_of(RecordKind kind) {
+  if (kind == RecordKind::Nan) return "watch_nan";
+  return kind == RecordKind::Print ? "print" : "device_assert";
+}
+
+/// Throws CompileError unless the text has a `{}` for each value.
+void require_places(RecordKind kind, const detail::PlacedText& text, std::size_t values) {
+  const std::string_view all(text.text);
+  std::size_t places = 0;
+  for (auto at = all.find("{}"); at != all.npos; at = all.find("{}", at + 2)) ++places;
+  if (places != values)
+    fail(ErrorId::print_count, text.loc, {}, name_of(kind), places, values);
+}
+
 /// Returns the type in which an element is written.
 DType written_as(DType d) {
   if (is_bool(d)) return d;
@@ -62,6 +76,9 @@ class Recorder {
   Recorder(Tracer& t, RecordKind kind, const detail::PlacedText& text, std::span<const Arg> values)
       : t_(t), pin_(t, text.loc) {
     if (t.grid_done) fail(ErrorId::after_grid, text.loc, {{t.grid_loc, "the grid loop"}});
+    for (const auto& [scope, what] :
+         {std::pair{ScopeKind::Map, "map"}, {ScopeKind::Fold, "reduce or scan"}})
+      if (t.in_scope(scope)) fail(ErrorId::fold_body, text.loc, {}, name_of(kind), what, what);
     std::int64_t elements = 0;
     for (const Arg& x : values) {
       values_.push_back(printed_words(t, x));
@@ -115,6 +132,7 @@ class Recorder {
 
 void detail::record_print(const PlacedText& format, std::span<const Arg> values) {
   Tracer& t = Tracer::at(format.loc, "print");
+  require_places(RecordKind::Print, format, values.size());
   Recorder(t, RecordKind::Print, format, values).record();
 }
 
@@ -122,6 +140,7 @@ void detail::record_assert(const Arg& condition, const PlacedText& message,
                            std::span<const Arg> values) {
   Tracer& t = Tracer::at(message.loc, "device_assert");
   const Tracer::Pin pin(t, message.loc);
+  require_places(RecordKind::Assert, message, values.size());
   const ir::Value holds = dsl::truth(t, condition);
   const bool is_tile = t.kernel.type(holds).is_tile();
   const Tile fails = t.tile(holds) == false;

@@ -504,9 +504,10 @@ void Tracer::close_fold(std::uint64_t id) {
   OpenScope& s = top(id);
   read_after(s);
   for (const Carry& c : s.carries)
-    if (c.after != c.before)
-      fail(ErrorId::reduce_rebinds, s.loc, {},
-           kernel[s.op].opcode == Opcode::ScanWith ? "scan" : "reduce");
+    if (c.after != c.before) {
+      const char* what = kernel[s.op].opcode == Opcode::ScanWith ? "scan" : "reduce";
+      fail(ErrorId::reduce_rebinds, s.loc, {}, what, what);
+    }
   pop();
 }
 

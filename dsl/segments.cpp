@@ -65,7 +65,7 @@ Segments::Place Segments::at(const Tile& number, std::int64_t block) const {
   const Tracer::Pin pin(t, loc_);
   // Find the last segment whose first tile has this number or a smaller one.
   const Tile segments = count();
-  const auto most = static_cast<std::uint64_t>(t.specialise(offsets_.param_, 0, false));
+  const auto most = static_cast<std::uint64_t>(t.specialise(t.position(offsets_.param_), 0, false));
   Tile found = full<i32>(0);
   for (std::uint64_t step = std::bit_ceil(most) / 2; step > 0; step /= 2) {
     const Tile next = found + static_cast<int>(step);

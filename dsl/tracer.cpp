@@ -157,6 +157,16 @@ void Tracer::forget(Tile& t) {
 }
 
 // ---- parameters ---------------------------------------------------------------------------------
+std::uint32_t Tracer::position(const detail::Parameter& p) const {
+  if (p.trace != id_) fail(ErrorId::foreign_value, build.loc, {});
+  return p.number;
+}
+
+ViewAccessRecord& Tracer::access(const ViewTile& part) {
+  value(part);  // throws
+  return accesses[part.access_];
+}
+
 std::string Tracer::param_text(std::uint32_t position) const {
   static constexpr std::string_view kAccess[] = {"In", "Out", "InOut"};
   const ParamInfo& info = arg_class(position).info;
@@ -280,6 +290,9 @@ int Tracer::tune(const char* tunable, std::vector<int> set, int otherwise, Loc l
 
 // ---- Tile: the handle itself --------------------------------------------------------------------
 namespace tegula {
+
+detail::Parameter::Parameter(std::uint32_t position)
+    : number(position), trace(Tracer::current() ? Tracer::current()->id() : 0) {}
 
 void Tile::enlist() {
   if (Tracer* t = Tracer::current()) t->enlist(*this);

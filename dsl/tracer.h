@@ -123,6 +123,7 @@ class Tracer {
   /// `what`.
   static Tracer& at(const Loc& loc, std::string_view what);
   static Tracer* current();
+  std::uint64_t id() const { return id_; }
 
   /// The kernel whose lambda is being recorded. is_inside() also searches the outer recordings of
   /// this thread.
@@ -221,6 +222,10 @@ class Tracer {
   /// Returns the parameter for the kernel's buffer of records, a pointer to u32.
   std::uint32_t param_of_records();
   ir::Value param(std::uint32_t position) const { return kernel.params()[position].value; }
+  /// Returns the position of a parameter. Throws CompileError if it is one of another trace.
+  std::uint32_t position(const detail::Parameter& p) const;
+  /// Does the same for a part of a view.
+  ViewAccessRecord& access(const ViewTile& part);
   const ArgClass& arg_class(std::uint32_t position) const { return signature.args[position]; }
   std::string param_text(std::uint32_t position) const;
   /// Returns "A.K", or "arg0.1" if the dimension has no name.

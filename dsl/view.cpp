@@ -340,14 +340,16 @@ ir::Value read_described(Tracer& t, std::uint32_t param, const ViewAccessRecord&
 
 Tile View::read(std::span<const Subscript> subscripts, Loc at) const {
   Tracer& t = Tracer::at(at, "a view");
-  const std::uint32_t part = make_access(t, param_, hints_, subscripts, at);
-  return t.tile(read_described(t, param_, t.accesses[part], subscripts));
+  const std::uint32_t param = t.position(param_);
+  const std::uint32_t part = make_access(t, param, hints_, subscripts, at);
+  return t.tile(read_described(t, param, t.accesses[part], subscripts));
 }
 
 ViewTile View::access(std::span<const Subscript> subscripts, Loc at) const {
   Tracer& t = Tracer::at(at, "a view");
-  const std::uint32_t part = make_access(t, param_, hints_, subscripts, at);
-  return ViewTile(t.tile(read_described(t, param_, t.accesses[part], subscripts)), part);
+  const std::uint32_t param = t.position(param_);
+  const std::uint32_t part = make_access(t, param, hints_, subscripts, at);
+  return ViewTile(t.tile(read_described(t, param, t.accesses[part], subscripts)), part);
 }
 
 Tile View::dim(int axis, std::source_location at) const {
@@ -355,52 +357,54 @@ Tile View::dim(int axis, std::source_location at) const {
   if (axis < -rank_ || axis >= rank_) fail(ErrorId::bad_dim, at, {}, axis, rank_);
   const int a = axis < 0 ? axis + rank_ : axis;
   const ir::Type type = ir::Type::scalar(t.index_type());
-  const std::int64_t fixed = t.arg_class(param_).dims[static_cast<std::size_t>(a)].fixed;
+  const std::uint32_t param = t.position(param_);
+  const std::int64_t fixed = t.arg_class(param).dims[static_cast<std::size_t>(a)].fixed;
   if (fixed >= 0) {
     const ir::Value extent = t.build.constant(type, fixed);
     t.indices.set(extent, dsl::IndexTypes::Kind::Index);
     return t.tile(extent);
   }
-  return t.tile(t.build.op(Opcode::ViewDim, {t.param(param_)}, type, {{AttrName::axis, a}}));
+  return t.tile(t.build.op(Opcode::ViewDim, {t.param(param)}, type, {{AttrName::axis, a}}));
 }
 
 Tile View::stride(int axis, std::source_location at) const {
   Tracer& t = Tracer::at(at, "a view");
   if (axis < -rank_ || axis >= rank_) fail(ErrorId::bad_dim, at, {}, axis, rank_);
   const int a = axis < 0 ? axis + rank_ : axis;
-  return t.tile(t.build.op(Opcode::ViewStride, {t.param(param_)}, ir::Type::scalar(t.index_type()),
-                           {{AttrName::axis, a}}));
+  return t.tile(t.build.op(Opcode::ViewStride, {t.param(t.position(param_))},
+                           ir::Type::scalar(t.index_type()), {{AttrName::axis, a}}));
 }
 
 int View::static_dim(int axis, std::source_location at) const {
   Tracer& t = Tracer::at(at, "a view");
   if (axis < -rank_ || axis >= rank_) fail(ErrorId::bad_dim, at, {}, axis, rank_);
-  return static_cast<int>(t.specialise(param_, axis < 0 ? axis + rank_ : axis, true));
+  return static_cast<int>(t.specialise(t.position(param_), axis < 0 ? axis + rank_ : axis, true));
 }
 
 void View::do_not_specialize(int axis, std::source_location at) const {
   Tracer& t = Tracer::at(at, "a view");
   if (axis < -rank_ || axis >= rank_) fail(ErrorId::bad_dim, at, {}, axis, rank_);
-  t.generalise(param_, axis < 0 ? axis + rank_ : axis, dsl::ExtentKey::Any);
+  t.generalise(t.position(param_), axis < 0 ? axis + rank_ : axis, dsl::ExtentKey::Any);
 }
 
 void View::do_not_specialize_stride(int axis, std::source_location at) const {
   Tracer& t = Tracer::at(at, "a view");
   if (axis < -rank_ || axis >= rank_) fail(ErrorId::bad_dim, at, {}, axis, rank_);
-  t.generalise(param_, axis < 0 ? axis + rank_ : axis, dsl::ExtentKey::AnyStride);
+  t.generalise(t.position(param_), axis < 0 ? axis + rank_ : axis, dsl::ExtentKey::AnyStride);
 }
 
 void View::set_partial(std::source_location at) const {
-  Tracer::at(at, "a view").kernel.params()[param_].attrs.set(AttrName::partial, std::int64_t{1});
+  Tracer& t = Tracer::at(at, "a view");
+  t.kernel.params()[t.position(param_)].attrs.set(AttrName::partial, std::int64_t{1});
 }
 
 // ---- ViewTile -----------------------------------------------------------------------------------
 void ViewTile::operator=(const Arg& value) && {
   // Use the target's own location: that of the value may be inside a header.
-  const std::uint32_t part = access_;
   Tracer& t = Tracer::at(value.loc(), "a store");
-  t.build.loc = t.accesses[part].loc;
-  write_part(t, t.accesses[part], value);
+  const ViewAccessRecord& part = t.access(*this);
+  t.build.loc = part.loc;
+  write_part(t, part, value);
 }
 
 namespace {
@@ -423,7 +427,7 @@ void ViewTile::operator*=(const Arg& value) && {
 
 ViewTile& ViewTile::operator=(const Arg& value) & {
   Tracer& t = Tracer::at(value.loc(), "an assignment");
-  t.accesses[access_].rebound = true;
+  t.access(*this).rebound = true;
   static_cast<Tile&>(*this) = t.tile(dsl::operand(t, value));
   return *this;
 }
@@ -435,9 +439,9 @@ ViewTile& ViewTile::operator=(const ViewTile& value) & {
 }
 
 // ---- parameters ---------------------------------------------------------------------------------
-Tile detail::parameter_value(std::uint32_t param, Loc at) {
+Tile detail::parameter_value(const Parameter& param, Loc at) {
   Tracer& t = Tracer::at(at, "a parameter");
-  return t.tile(t.param(param));
+  return t.tile(t.param(t.position(param)));
 }
 Tile detail::captured_scalar(const std::shared_ptr<ScalarCell>& cell, Loc at) {
   Tracer& t = Tracer::at(at, "a Scalar");

@@ -1,5 +1,8 @@
 #include "ir/loop.h"
 
+#include <numeric>
+#include <unordered_set>
+
 namespace tegula::ir {
 
 std::vector<Value> deciding_values(const Kernel& k, OpId op) {
@@ -8,6 +11,40 @@ std::vector<Value> deciding_values(const Kernel& k, OpId op) {
   const auto first = d.operands.begin();
   if (d.opcode == Opcode::For) return {first, first + first_init(d.opcode)};
   return d.opcode == Opcode::If ? std::vector{*first} : std::vector<Value>();
+}
+
+std::vector<std::size_t> condition_carries(const Kernel& k, OpId loop) {
+  const OpData& d = k[loop];
+  std::unordered_set<Value> seen;
+  std::vector<Value> left = deciding_values(k, loop);
+  bool has_effects = false;
+  const auto depend = [&](OpId op) {
+    has_effects = has_effects || info(k[op].opcode).has(kEffects);
+    left.insert(left.end(), k[op].operands.begin(), k[op].operands.end());
+  };
+  const auto is_inside = [&](Value v) {
+    OpId owner = k[home_of(k, v)].owner;
+    while (owner && owner != loop) owner = k[k[owner].parent].owner;
+    return owner == loop;
+  };
+  while (!left.empty()) {
+    const Value v = left.back();
+    left.pop_back();
+    if (!seen.insert(v).second || !is_inside(v)) continue;
+    if (const OpId def = k[v].def) {
+      depend(def);
+      for (const RegionId r : k[def].regions) walk(k, r, depend);
+    } else if (k[k[v].region].owner == loop) {
+      left.push_back(loop_nexts(k, loop)[k[v].position]);
+    }
+  }
+  std::vector<std::size_t> all(loop_inits(d).size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  if (!has_effects)
+    std::erase_if(all, [&](std::size_t i) {
+      return std::ranges::none_of(d.regions, [&](RegionId r) { return seen.contains(k[r].args[i]); });
+    });
+  return all;
 }
 
 Value add_carry(Kernel& k, OpId loop, Value init) {

@@ -101,7 +101,7 @@ void Cta::global_conflict(const GlobalConflict& c) {
 void Cta::check_wait(Warp& w, const Instr& i) {
   const ir::OpId read = w.spin.read;
   if (!wants(Detector::WaitPlain) || !read || kernel()[read].opcode != ir::Opcode::LdGlobal ||
-      kernel()[read].attrs.has(ir::AttrName::sem) || !global().shadow().is_watched(w.spin.address))
+      kernel()[read].attrs.has(ir::AttrName::sem))
     return;
   const Fault fault{Detector::WaitPlain, read, i.id, w.index, -1, w.spin.address};
   if (findings.is_repetition(fault)) return;

@@ -101,7 +101,8 @@ Step control_for_next(Warp& w, const Instr& i) {
 
 namespace {
 
-/// Hash of the state at the start of an iteration: active lanes and carried registers.
+/// Hash of the state at the start of an iteration: active lanes, and the carried registers that the
+/// condition depends on.
 std::uint64_t state_of(Warp& w, const Instr& i) {
   std::uint64_t hash = w.mask;
   for (const Slot s : i.out) {

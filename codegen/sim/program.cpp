@@ -206,10 +206,13 @@ class Decoder {
     const std::uint32_t head = here();
     region(op.regions[0]);
     const auto condition = yielded(op.regions[0]);
+    std::vector<Value> deciding;
+    for (const std::size_t n : ir::condition_carries(k_, id)) deciding.push_back(args[n]);
+    const auto tested = slots_of(deciding);
     const std::uint32_t test = here();
     Instr& t = emit(control_while_test, id);
     t.in = condition;
-    t.out = slots;
+    t.out = tested;
     region(op.regions[1]);
     copy(yielded(op.regions[1]), slots, id);
     emit(control_jump, id).target = head;

@@ -41,7 +41,7 @@ struct AddressedPart {
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> axes;  ///< dimension of the tensor for each dimension of the shape
   ElementRun run;
-  std::uint32_t view = 0;
+  Arg view;
   Loc loc;
 };
 

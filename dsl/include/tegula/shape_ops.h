@@ -35,6 +35,9 @@ class Pick {
       : loc_(at), part_(p), kind_(Kind::Part) {}
   Pick(const Tile& element, std::source_location at = std::source_location::current())
       : loc_(at), element_(element, at), kind_(Kind::Element) {}
+  template <Element T>
+  Pick(const Scalar<T>& element, std::source_location at = std::source_location::current())
+      : loc_(at), element_(element, at), kind_(Kind::Element) {}
   template <std::integral T>
   Pick(T element, std::source_location at = std::source_location::current())
       : loc_(at), element_(element, at), kind_(Kind::Element) {}

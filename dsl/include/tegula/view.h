@@ -83,6 +83,16 @@ class ViewTile : public Tile {
   std::uint32_t access_;
 };
 
+namespace detail {
+/// A parameter of the kernel that is being traced, and of no other.
+struct Parameter {
+  Parameter() = default;
+  explicit Parameter(std::uint32_t position);
+  std::uint32_t number = 0;
+  std::uint64_t trace = 0;
+};
+}  // namespace detail
+
 /// Base class of all views. A view is a parameter, not a variable.
 class View {
  public:
@@ -115,7 +125,7 @@ class View {
   void set_partial(std::source_location at) const;
 
  private:
-  std::uint32_t param_;
+  detail::Parameter param_;
   DType dtype_;
   int rank_;
   Hints hints_ = {};
@@ -286,15 +296,12 @@ class Scalar {
   /// Returns the traced value, inside a kernel.
   Tile value(std::source_location at = std::source_location::current()) const;
   /// Returns the kernel's parameter at that position; called by kernel().
-  static Scalar parameter(std::uint32_t position) { return Scalar(Parameter{position}); }
+  static Scalar parameter(std::uint32_t position) { return Scalar(detail::Parameter(position)); }
 
  private:
-  struct Parameter {
-    std::uint32_t position;
-  };
-  explicit Scalar(Parameter p) : param_(p.position) {}
+  explicit Scalar(detail::Parameter p) : param_(p) {}
   std::shared_ptr<detail::ScalarCell> cell_;
-  std::uint32_t param_ = 0;
+  detail::Parameter param_;
 };
 template <Element T>
 Scalar(T) -> Scalar<T>;
@@ -308,7 +315,7 @@ class Ptr {
   Tile value(std::source_location at = std::source_location::current()) const;
 
  private:
-  std::uint32_t param_;
+  detail::Parameter param_;
 };
 
 /// Returns a view of a Tensor that the lambda captured. It is a launch argument: its contents are
@@ -322,7 +329,7 @@ InOut<T, Rank> view_out(const Tensor& captured,
                         std::source_location at = std::source_location::current());
 
 namespace detail {
-Tile parameter_value(std::uint32_t param, Loc at);
+Tile parameter_value(const Parameter& param, Loc at);
 Tile captured_scalar(const std::shared_ptr<ScalarCell>& cell, Loc at);
 std::uint32_t captured_tensor(const Tensor& tensor, DType dtype, int rank, Loc at,
                               bool is_written = false);
