@@ -160,8 +160,7 @@ class Cta {
   void engine_access(Warp& w, const Instr& i, Agent agent, Tick tick, bool async_proxy,
                      std::uint32_t address, std::uint32_t bytes, bool writes);
 
-  /// Reports a repeating loop whose latest read of global memory is a plain load of memory that the
-  /// kernel writes.
+  /// Reports a repeating loop whose latest read of global memory is a plain load.
   void check_wait(Warp& w, const Instr& i);
 
   /// Race checks of global memory, under a lock that an op takes at its first access to memory that
@@ -170,6 +169,9 @@ class Cta {
   GlobalLock global_lock() { return GlobalLock(global().shadow().mutex(), std::defer_lock); }
   void touch_global(Warp& w, const Instr& i, GlobalLock& lock, std::uint64_t address,
                     std::uint64_t bytes, int lane, GlobalUse use);
+  /// Reports an element whose value is about to change, if this op of the program has stored it
+  /// already in this iteration.
+  void check_repeat(Warp& w, const Instr& i, GlobalLock& lock, std::uint64_t address, int lane);
   /// The same for an access by an asynchronous engine.
   void touch_global(Warp& w, const Instr& i, Agent agent, Tick tick, std::uint64_t address,
                     std::uint64_t bytes, GlobalUse use);

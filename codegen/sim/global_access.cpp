@@ -112,6 +112,19 @@ void Cta::check_wait(Warp& w, const Instr& i) {
                                   op_name(kernel(), read)));
 }
 
+void Cta::check_repeat(Warp& w, const Instr& i, GlobalLock& lock, std::uint64_t address,
+                       int lane) {
+  if (!wants(Detector::ScatterRepeats) || !global().shadow().is_watched(address)) return;
+  if (!lock) lock.lock();
+  const GlobalRecord* last = global().shadow().last_change(address);
+  if (!last || last->op != i.id.index || last->home != home() || last->turn != w.turn ||
+      agents.rank(last->agent) != agents.rank(agents.of_lane(w.index, lane)))
+    return;
+  report(w, i, Detector::ScatterRepeats,
+         fmt::format("{}: {}", global().describe(address), doc(Detector::ScatterRepeats)), lane,
+         address);
+}
+
 std::string Cta::last_change(std::uint64_t address) {
   const std::lock_guard lock(global().shadow().mutex());
   const GlobalRecord* last = global().shadow().last_change(address);

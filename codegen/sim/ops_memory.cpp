@@ -235,14 +235,18 @@ Step sim_StGlobal(Warp& w, const Instr& i) {
     for_lanes(lanes, [&](int lane) {
       const auto address = static_cast<std::uint64_t>(w.cell(i.in[0], a, lane).i);
       if (!w.cta.global_access(w, i, address, width * size, lane)) return;
-      w.cta.touch_global(w, i, lock, address, width * size, lane, GlobalUse::Write);
       w.cta.global().unstored().store(address, width * size);
       auto* p = reinterpret_cast<std::uint8_t*>(address);
       for (std::uint32_t n = 0; n < width; ++n) {
         const std::uint32_t reg = a * width + n;
         report_poison(w, i, value, reg, lane, address, "stored to");
-        store_cell(p + n * size, w.cell(value, reg, lane), e);
+        std::array<std::uint8_t, 8> bytes;
+        store_cell(bytes.data(), w.cell(value, reg, lane), e);
+        if (std::memcmp(p + n * size, bytes.data(), size) == 0) continue;
+        w.cta.check_repeat(w, i, lock, address + n * size, lane);
+        std::memcpy(p + n * size, bytes.data(), size);
       }
+      w.cta.touch_global(w, i, lock, address, width * size, lane, GlobalUse::Write);
     });
     for_lanes(w.mask & ~lanes, [&](int lane) {
       const auto address = static_cast<std::uint64_t>(w.cell(i.in[0], a, lane).i);

@@ -175,7 +175,9 @@ void eval_Store(Program& p, OpId id) {
     op.check_promise(i);
     const std::uint64_t bits = to_bits(op.stored(i, *region, at), op.pointee());
     std::memcpy(at, &bits, size);
+    p.stored.push_back({region, at, bits});
   }
+  p.report_repeats(id);
 }
 
 namespace {

@@ -250,6 +250,23 @@ void Program::touch_write(const MemoryRegion& region, const std::byte* at, std::
     report_race(region, at, id, *other);
 }
 
+void Program::report_repeats(OpId id) {
+  const auto descends = [](const StoredElement& a, const StoredElement& b) { return a.at >= b.at; };
+  if (std::ranges::adjacent_find(stored, descends) != stored.end()) {
+    std::ranges::stable_sort(stored, {}, &StoredElement::at);
+    const auto repeats = [](const StoredElement& a, const StoredElement& b) {
+      return a.at == b.at && a.bits != b.bits;
+    };
+    if (const auto twice = std::ranges::adjacent_find(stored, repeats); twice != stored.end())
+      report(FindingKind::ScatterRepeats, id, op(id).loc, [&] {
+        const Memory& m = evaluation_.memory;
+        return m.describe(*twice->region, m.address_of(*twice->region, twice->at)) +
+               " is stored twice, with different values";
+      });
+  }
+  stored.clear();
+}
+
 void Program::touch_atomic(const MemoryRegion& region, const std::byte* at, std::size_t size,
                            OpId id, std::string_view sem) {
   last_read = {&region, at, id};

@@ -189,6 +189,8 @@ class Program {
   /// Report an access to `size` bytes of `region` at `at` to the race detector.
   void touch_read(const MemoryRegion& region, const std::byte* at, std::size_t size, OpId op);
   void touch_write(const MemoryRegion& region, const std::byte* at, std::size_t size, OpId op);
+  /// Reports an element of `stored` that was written twice, with different values; clears the list.
+  void report_repeats(OpId op);
   /// `sem`: memory order of the op, as in its attribute.
   void touch_atomic(const MemoryRegion& region, const std::byte* at, std::size_t size, OpId op,
                     std::string_view sem);
@@ -211,6 +213,13 @@ class Program {
     OpId op;
   };
   LastRead last_read;
+  /// An element that the current store has written.
+  struct StoredElement {
+    const MemoryRegion* region = nullptr;
+    const std::byte* at = nullptr;
+    std::uint64_t bits = 0;
+  };
+  std::vector<StoredElement> stored;
   std::vector<OpId> dropped;  ///< stores that dropped an element
   std::uint64_t effects = 0;  ///< number of changes of global or shared memory so far
 

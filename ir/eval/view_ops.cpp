@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace tegula::ir::interp {
 
@@ -357,13 +358,21 @@ void eval_StoreView(Program& p, OpId id) {
                            [&](const MemoryRegion& region, std::size_t, std::byte* at, Cell value) {
                              combine_at(p, id, region, at, value);
                            });
+  bool scatters = false;
+  for (std::size_t i = 2; i < p.op(id).operands.size(); ++i)
+    scatters = scatters || p.operand_type(id, i).is_tile();
   visit_dtype(p.operand_type(id, 0).dtype(), [&](auto tag) {
     const auto size = sizeof(typename decltype(tag)::type);
     for_each_stored(p, id, [&](const MemoryRegion& region, std::size_t, std::byte* at, Cell value) {
       p.touch_write(region, at, size, id);
       write_element<typename decltype(tag)::type>(at, value);
+      if (!scatters) return;
+      std::uint64_t bits = 0;
+      std::memcpy(&bits, at, size);
+      p.stored.push_back({&region, at, bits});
     });
   });
+  p.report_repeats(id);
 }
 
 void eval_AtomicView(Program& p, OpId id) {
