@@ -44,7 +44,8 @@ Value counted_dim(const Kernel& k, Value count, std::int64_t block) {
 }  // namespace
 
 bool states_fact(const Kernel& k, OpId assume) {
-  return k[assume].attrs.s(AttrName::kind) != "inside";
+  const std::string_view kind = k[assume].attrs.s(AttrName::kind);
+  return kind != "inside" && kind != "reads";
 }
 
 bool counts_from_zero(const Kernel& k, OpId assume) {

@@ -11,9 +11,14 @@
 // An element is tracked through elementwise ops and shape ops. A `select` uses only the side that
 // it takes, and an operand of a conjunction matters only if the other operand does not decide the
 // result. Tracking ends at fill_absent, at memory, and at results of branches and loops.
+//
+// In a kernel with an assume of kind "reads", elements that index tiles select are tracked too: its
+// condition is replaced by checks of what it depends on, for each of its elements.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -44,7 +49,14 @@ bool is_scalar_flag(const Kernel& k, Value v) {
 
 class OutsideReads {
  public:
-  explicit OutsideReads(Kernel& k) : k_(k), known_(k) {}
+  explicit OutsideReads(Kernel& k)
+      : k_(k),
+        known_(k),
+        follows_gathers_(any_op(k, k.body(), [&](OpId op) { return requires_reads(k, op); })) {}
+
+  static bool requires_reads(const Kernel& k, OpId op) {
+    return k[op].opcode == Opcode::Assume && k[op].attrs.s(AttrName::kind) == "reads";
+  }
 
   bool run() {
     region(k_.body());
@@ -55,6 +67,13 @@ class OutsideReads {
   void region(RegionId r) {
     const std::size_t outer = checked_.size();
     for (const OpId op : k_.ops(r)) {
+      if (requires_reads(k_, op)) {
+        k_[op].loc = {};  // the use is in the library
+        check(op, 0, "part of a mask or a score");
+        k_.erase(op);
+        changed_ = true;
+        continue;
+      }
       uses(op);
       if (is_fold_by_function(k_[op].opcode)) continue;
       for (const RegionId inner :
@@ -147,7 +166,7 @@ class OutsideReads {
   }
 
   std::string message(OpId op, const Origin& from, std::string_view used_as) const {
-    const Value view = k_[from.load].operands[0];
+    const Value view = view_of(from.load);
     const auto param = std::ranges::find(k_.params(), view, &Param::value);
     const Loc use = k_[op].loc;
     return fmt::format("an element of {} is read outside of it, and the 0 that is read is {}{}",
@@ -168,11 +187,13 @@ class OutsideReads {
     using enum Opcode;
     const Opcode o = k_[def].opcode;
     if (o == LoadView) return element(def);
+    if (o == Load && follows_gathers_) return selected(def);
     if (o == Select) return choice(def);
-    if ((o == And || o == Or) && is_scalar_flag(k_, v)) return junction(def, o == And);
+    if ((o == And || o == Or) && decides(v)) return junction(def, o == And);
     const bool is_shape =
         o == Splat || o == Broadcast || o == ExpandDims || o == Reshape || o == Permute;
-    if (!is_shape && info(o).family != Family::Elementwise && info(o).family != Family::Math)
+    if (is_shape) return reshaped(def);
+    if (info(o).family != Family::Elementwise && info(o).family != Family::Math)
       return {};
     return of_operands(def);
   }
@@ -209,13 +230,56 @@ class OutsideReads {
     return {{load, is_outside}};
   }
 
+  /// Returns true for a condition whose elements are followed one by one.
+  bool decides(Value condition) const {
+    return is_scalar_flag(k_, condition) ||
+           (follows_gathers_ && k_.type(condition).dtype() == DType::i1);
+  }
+
+  /// Returns the view whose element or elements an op loads, if it loads from a view.
+  Value view_of(OpId load) const {
+    Value v = k_[load].operands[0];
+    while (k_.type(v).is_pointer() && k_[v].def && !k_[k_[v].def].operands.empty())
+      v = k_[k_[v].def].operands[0];
+    return v;
+  }
+
+  /// Returns the origin for elements of a view that index tiles select.
+  Origins selected(OpId load) {
+    const bool is_of_view = k_[load].operands.size() == 3 && k_.type(view_of(load)).is_view();
+    if (!is_of_view) return {};
+    return {{load, Builder::behind(k_, load).op(Opcode::Not, {k_[load].operands[1]})}};
+  }
+
+  Origins reshaped(OpId op) {
+    Origins all = of_operands(op);
+    for (Origin& from : all) {
+      if (!k_.type(from.is_outside).is_tile()) continue;
+      const Type type = k_.type(k_[op].results[0]).with_elem({DType::i1, false});
+      Builder b = Builder::behind(k_, op);
+      const OpId same = b.create(k_[op].opcode, std::array{from.is_outside}, std::span(&type, 1),
+                                 k_[op].attrs);
+      from.is_outside = k_[same].results[0];
+    }
+    return all;
+  }
+
+  /// Returns the conjunction; a scalar holds for each element of a tile.
+  Value both(Builder& b, Value x, Value y) {
+    const Type type = k_.type(x).is_tile() ? k_.type(x) : k_.type(y);
+    if (!type.is_tile()) return b.op(Opcode::And, {x, y});
+    for (Value* v : {&x, &y})
+      if (!k_.type(*v).is_tile()) *v = b.op(Opcode::Splat, {*v}, type);
+    return b.op(Opcode::And, {x, y});
+  }
+
   /// Returns the same elements, restricted to where `condition` (or its opposite) holds.
   Origins where(const Origins& some, OpId behind, Value condition, bool holds) {
     Origins all;
     for (const Origin& from : some) {
       Builder b = Builder::behind(k_, behind);
       const Value counts = holds ? condition : b.op(Opcode::Not, {condition});
-      all.push_back({from.load, b.op(Opcode::And, {from.is_outside, counts})});
+      all.push_back({from.load, both(b, from.is_outside, counts)});
     }
     return all;
   }
@@ -224,7 +288,7 @@ class OutsideReads {
   Origins choice(OpId op) {
     const Value condition = k_[op].operands[0], yes = k_[op].operands[1], no = k_[op].operands[2];
     Origins all = origins(condition);
-    if (!is_scalar_flag(k_, condition)) return all;
+    if (!decides(condition)) return all;
     add(all, where(origins(yes), op, condition, true));
     add(all, where(origins(no), op, condition, false));
     return all;
@@ -233,12 +297,18 @@ class OutsideReads {
   Origins junction(OpId op, bool is_and) {
     const Value left = k_[op].operands[0], right = k_[op].operands[1];
     const Origins of_left = origins(left), of_right = origins(right);
-    if (!of_left.empty() && !of_right.empty()) return of_operands(op);
+    if (!of_left.empty() && !of_right.empty()) {
+      if (!follows_gathers_) return of_operands(op);
+      Origins all = where(of_left, op, right, is_and);
+      add(all, where(of_right, op, left, is_and));
+      return all;
+    }
     return of_right.empty() ? where(of_left, op, right, is_and) : where(of_right, op, left, is_and);
   }
 
   Kernel& k_;
   IndexFacts known_;
+  const bool follows_gathers_;
   std::unordered_map<Value, Origins> origins_;
   Origins checked_;  ///< in this and enclosing regions, before this op
   bool changed_ = false;
@@ -249,9 +319,9 @@ bool lacks_checks(const Kernel& kernel) {
   bool reads = false, checks = false;
   walk(kernel, kernel.body(), [&](OpId op) {
     const OpData& d = kernel[op];
-    reads = reads || d.opcode == Opcode::Gather ||
+    reads = reads || d.opcode == Opcode::Gather || OutsideReads::requires_reads(kernel, op) ||
             (d.opcode == Opcode::LoadView && !kernel.type(d.results[0]).is_tile());
-    checks = checks || (d.opcode == Opcode::Assume && !states_fact(kernel, op));
+    checks = checks || (d.opcode == Opcode::Assume && d.attrs.s(AttrName::kind) == "inside");
   });
   return reads && !checks;
 }

@@ -9,6 +9,7 @@
 #include "kernels/attention/arguments.h"
 #include "kernels/attention/forward_kernel.h"
 #include "kernels/attention/heuristics.h"
+#include "kernels/attention/table_reads.h"
 #include "tegula/attention_tiles.h"
 #include "tegula/configured_kernel.h"
 #include "tegula/int_math.h"
@@ -196,7 +197,7 @@ KvRange causal_full(const Tile& first, const Tile&, const Tile&) {
 
 struct Attention::Kernels {
   explicit Kernels(std::shared_ptr<const AttentionHeuristics> of)
-      : facts(std::move(of)), of_bf16(facts), of_f16(facts) {}
+      : facts(std::move(of)), of_bf16(facts), of_f16(facts), tables(facts) {}
 
   const AttentionSpec& spec() const { return facts->spec; }
 
@@ -205,6 +206,7 @@ struct Attention::Kernels {
             bool is_varlen) const {
     static const BlockList kNone;
     const BlockList& list = spec().blocks ? *spec().blocks : kNone;
+    tables.check(Q, K, lengths);
     plans.call(stream, arguments(Q, K, V, O, extras, lengths, list),
                PlanOptions{is_varlen, lengths.max_seqlen_q}, [&](PlanBuilder& plan) {
                  check_weighting_extras(spec().weighting, extras);
@@ -215,11 +217,14 @@ struct Attention::Kernels {
 
   void build_dense(PlanBuilder& plan, AttentionCall call) const {
     if (spec().align_bottom_right) require_keys_for_queries(call.Q, call.K);
+    tables.add_checks(plan, call, {}, {});
     if (!spec().blocks) call = with_packed_gqa(std::move(call), facts->schedule.pack_gqa);
     build(plan, call);
   }
   void build_varlen(PlanBuilder& plan, const AttentionCall& call) const {
-    if (call.lengths.q.size(0) > 1 && call.Q.size(2) > 0) build(plan, call);
+    if (call.lengths.q.size(0) <= 1 || call.Q.size(2) == 0) return;
+    tables.add_checks(plan, call, plan.argument(kCuQ), plan.argument(kCuKv));
+    build(plan, call);
   }
   void build(PlanBuilder& plan, const AttentionCall& call) const {
     const float scale = spec().scale.value_or(1.0f / std::sqrt(static_cast<float>(call.Q.size(3))));
@@ -241,6 +246,7 @@ struct Attention::Kernels {
   std::shared_ptr<const AttentionHeuristics> facts;
   AttentionKernels<bf16> of_bf16;
   AttentionKernels<f16> of_f16;
+  AttentionTables tables;
   CallPlans plans{StrideKey::exact};  ///< whether heads are packed depends on exact strides
 };
 

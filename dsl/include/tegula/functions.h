@@ -1,8 +1,14 @@
 #pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
+#include "tegula/location.h"
+#include "tegula/tensor.h"
 #include "tegula/value.h"
 
 /// Lambdas that are arguments of a kernel, and the facts found by tracing one separately.
@@ -59,5 +65,36 @@ class ScoreFunction {
   Score score_;
   std::shared_ptr<const TracedFunction> traced_;
 };
+
+/// The reads of captured tensors by a mask or a score function.
+class TableReads {
+ public:
+  enum class Argument : std::uint8_t { batch, head, query, key };
+  /// A dimension of a tensor that one of the function's arguments indexes as it is, where nothing
+  /// in the function decides whether the element matters: no `where`, `&&`, `||` or fill_absent.
+  struct ByArgument {
+    const Tensor* table;
+    int axis;
+    Argument argument;
+    Loc at;
+  };
+
+  /// Traces a function that outlives this object; if that fails, there are no reads.
+  explicit TableReads(const Score& score);
+
+  bool any() const { return any_; }
+  const std::vector<ByArgument>& by_argument() const { return by_argument_; }
+  bool depends_on(Argument a) const { return depends_on_[static_cast<std::size_t>(a)]; }
+
+ private:
+  std::shared_ptr<const TracedFunction> traced_;
+  bool any_ = false;
+  std::array<bool, 4> depends_on_{};
+  std::vector<ByArgument> by_argument_;
+};
+
+/// Makes `cpu` and `sim` report (T1314) each element that is read outside its view and decides an
+/// element of `value`, an i1, in the kernel that is being traced. Other devices ignore it.
+void require_inside_reads(const Tile& value);
 
 }  // namespace tegula
