@@ -494,6 +494,9 @@ bool plan(Kernel& kernel, PassContext& context) {
   if (chosen)
     for (std::string& why : plan_reasons(*context.plan, kernel))
       context.remark(Remark::Kind::Analysis, {}, std::move(why));
+  else if (!context.plan->wgmma && s.max_accumulator_elems > 0)
+    context.remark(Remark::Kind::Analysis, {},
+                   s.dots ? "wgmma=0: the given plan does not use it" : wgmma_missed_remark(kernel));
   return true;
 }
 

@@ -421,6 +421,8 @@ inline std::vector<Case> global_cases() {
        replaced(kTrap, "trap", "trap %t, %zero [kind = \"assume\", pred = \"gt\"]"),
        "pred = \"lt\"", "pred = \"eq\""},
       {Detector::DivisionByZero, "stored quotient by zero", kQuotient, "%t, %one", "%t, %zero"},
+      {Detector::ScatterRepeats, "lanes store different values to one element", kQuotient,
+       "%at = addptr %g, %t", "%at = addptr %g, %zero"},
       {Detector::OutsideRead, "element read outside its view",
        replaced(kTrap, "trap", "trap [kind = \"inside\"]"), "pred = \"lt\"", "pred = \"eq\""},
   };
