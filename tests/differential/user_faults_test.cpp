@@ -131,13 +131,11 @@ TEST_P(UserFaults, TablesOfSequences) {
 // ---- loops that wait ----------------------------------------------------------------------------
 
 TEST_P(UserFaults, WaitsByPlainLoads) {
-  const auto code = [&](auto body, bool is_pointer = true) {
+  const auto code = [&](auto body) {
     const Tensor f = i32s({9}), z = f32s({8});
-    (void)is_pointer;
     return code_of([&] { kernel("waits", body)(f, z); });
   };
-  const auto expected = on_sim() ? AnyOf(std::string("T1315"), std::string("T1315"))
-                                 : AnyOf(std::string("T1307"), std::string("T1308"));
+  const auto expected = on_sim() ? AnyOf("T1315", "T1315") : AnyOf("T1307", "T1308");
   EXPECT_THAT(code([](Ptr<i32> f, Out<f32, 1> z) {
                 for (auto i : grid(z, 1)) {
                   while_([&] { return load(f + i.first()) == 0; }, [&] {});
