@@ -117,9 +117,13 @@ void Cta::check_repeat(Warp& w, const Instr& i, GlobalLock& lock, std::uint64_t 
   if (!wants(Detector::ScatterRepeats) || !global().shadow().is_watched(address)) return;
   if (!lock) lock.lock();
   const GlobalRecord* last = global().shadow().last_change(address);
+  const Agent mine = agents.of_lane(w.index, lane);
   if (!last || last->op != i.id.index || last->home != home() || last->turn != w.turn ||
-      agents.rank(last->agent) != agents.rank(agents.of_lane(w.index, lane)))
+      agents.rank(last->agent) != agents.rank(mine))
     return;
+  if (!agents.of_one_warp(last->agent, mine) &&
+      w.known.generic.covers(last->agent, last->tick))
+    return;  // of another iteration
   report(w, i, Detector::ScatterRepeats,
          fmt::format("{}: {}", global().describe(address), doc(Detector::ScatterRepeats)), lane,
          address);

@@ -62,7 +62,9 @@ AttentionTables::AttentionTables(std::shared_ptr<const AttentionHeuristics> of)
 void AttentionTables::check(const Tensor& Q, const Tensor& K, const CuSeqlens& lengths) const {
   const bool is_varlen = lengths.q.defined();
   if (!kernel_ && !spec().blocks) return;
-  if (Q.rank() != (is_varlen ? 3 : 4) || K.rank() != Q.rank()) return;  // reported later
+  const bool has_ranks = Q.rank() == (is_varlen ? 3 : 4) && K.rank() == Q.rank() &&
+                         (!is_varlen || lengths.q.rank() == 1);
+  if (!has_ranks) return;  // reported later
   const std::int64_t batch = is_varlen ? lengths.q.size(0) - 1 : Q.size(0), heads = Q.size(1),
                      queries = Q.size(2), keys = K.size(2);
   const bool has_pairs = batch > 0 && queries > 0 && keys > 0;
