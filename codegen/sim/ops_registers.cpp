@@ -220,7 +220,8 @@ Step sim_SpecialReg(Warp& w, const Instr& i) {
 }
 
 Step sim_Trap(Warp& w, const Instr& i) {
-  if (i.op->attrs.s(AttrName::kind) == "assume") {
+  const std::string_view kind = i.op->attrs.s(AttrName::kind);
+  if (kind == "assume") {
     const int lane = std::countr_zero(w.mask);
     std::string text = "assumption does not hold";
     if (!i.in.empty())
@@ -229,9 +230,12 @@ Step sim_Trap(Warp& w, const Instr& i) {
     w.cta.report(w, i, Detector::Assume, std::move(text), lane);
     return Step::Next;
   }
-  if (i.op->attrs.s(AttrName::kind) == "inside") {
-    w.cta.report(w, i, Detector::OutsideRead, std::string(i.op->attrs.s(AttrName::message)),
-                 std::countr_zero(w.mask));
+  if (kind == "inside" || kind == "elements" || kind == "contraction") {
+    w.cta.report(w, i,
+                 kind == "inside"     ? Detector::OutsideRead
+                 : kind == "elements" ? Detector::LostElements
+                                      : Detector::ContractionDiffers,
+                 std::string(i.op->attrs.s(AttrName::message)), std::countr_zero(w.mask));
     return Step::Next;
   }
   w.cta.report(w, i, Detector::Trapped,

@@ -11,9 +11,9 @@
 
 namespace tegula::ir {
 
-/// Returns true if the `assume` states a fact for the analyses. An `assume` of kind "inside" is
-/// only a check, and one of kind "reads" asks for such checks (ir/passes/outside_reads); their
-/// conditions must not change the code.
+/// Returns true if the `assume` states a fact for the analyses. An `assume` of kind "inside",
+/// "elements" or "contraction" is only a check, and one of kind "reads" asks for such checks
+/// (ir/passes/outside_reads); their conditions must not change the code.
 bool states_fact(const Kernel& k, OpId assume);
 /// Returns true for an `assume` of kind "count", which states 0 <= a < b for its condition a < b.
 bool counts_from_zero(const Kernel& k, OpId assume);

@@ -241,7 +241,11 @@ void eval_Assume(Program& p, OpId id) {
     if ((state & kPoison) != 0) {
       p.report_poison(id, "uses", "as a condition", p.value(v).origin);
     } else if (cells[i].i == 0 && !states_fact(p.kernel(), id)) {
-      p.report(FindingKind::OutsideRead, id, p.op(id).loc,
+      const std::string_view kind = p.attrs(id).s(AttrName::kind);
+      p.report(kind == "elements"      ? FindingKind::LostElements
+               : kind == "contraction" ? FindingKind::ContractionDiffers
+                                       : FindingKind::OutsideRead,
+               id, p.op(id).loc,
                [&] { return std::string(p.attrs(id).s(AttrName::message)); });
     } else if (cells[i].i == 0) {
       p.report(FindingKind::AssumeViolated, id, p.op(id).loc, [&] {

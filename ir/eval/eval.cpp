@@ -19,6 +19,8 @@
 
 namespace tegula::ir {
 
+/// The pass in ir/passes/check_absence.cpp.
+bool check_absence(Kernel&, PassContext&);
 /// The pass in ir/passes/carry_presence.cpp.
 bool carry_presence(Kernel&, PassContext&);
 /// The pass in ir/passes/outside_reads.cpp.
@@ -268,8 +270,9 @@ EvalReport evaluate(const Kernel& kernel, std::span<const EvalArg> args,
     Kernel meant = clone(kernel);
     PassContext context;
     context.keep_checks = options.check;
-    const bool keeps = carry_presence(meant, context), checks = outside_reads(meant, context);
-    if (keeps || checks) return run_programs_of(meant, args, options);
+    const bool checks = check_absence(meant, context), keeps = carry_presence(meant, context),
+               reads = outside_reads(meant, context);
+    if (checks || keeps || reads) return run_programs_of(meant, args, options);
   }
   return run_programs_of(kernel, args, options);
 }

@@ -425,6 +425,11 @@ inline std::vector<Case> global_cases() {
        "%at = addptr %g, %t", "%at = addptr %g, %zero"},
       {Detector::OutsideRead, "element read outside its view",
        replaced(kTrap, "trap", "trap [kind = \"inside\"]"), "pred = \"lt\"", "pred = \"eq\""},
+      {Detector::LostElements, "accumulator that loses an element",
+       replaced(kTrap, "trap", "trap [kind = \"elements\"]"), "pred = \"lt\"", "pred = \"eq\""},
+      {Detector::ContractionDiffers, "operands of different lengths",
+       replaced(kTrap, "trap", "trap [kind = \"contraction\"]"), "pred = \"lt\"",
+       "pred = \"eq\""},
   };
 }
 

@@ -30,7 +30,8 @@ constexpr std::array kUnseen{
     Detector::GlobalRace,   Detector::ProgramRace,   Detector::ReleaseEarly,
     Detector::ScopeRace,    Detector::GlobalProxy,   Detector::BulkOrder,
     Detector::WaitPlain,    Detector::OutsideRead,   Detector::Assume,
-    Detector::Trapped,      Detector::DivisionByZero, Detector::ScatterRepeats};
+    Detector::Trapped,      Detector::DivisionByZero, Detector::ScatterRepeats,
+    Detector::LostElements, Detector::ContractionDiffers};
 /// Single cases of detectors that the check has otherwise.
 constexpr std::array<std::string_view, 10> kUnseenCases{
     "lock never given back",

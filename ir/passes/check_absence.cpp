@@ -1,0 +1,665 @@
+// Reports absent elements that silently change a result. Both checks are `assume` ops that only the
+// interpreter and the simulator evaluate.
+//
+// Accumulators (kind "elements"): s = zeros, then s = s + t for several terms t. An element of s is
+// lost if one term has it and another does not:
+//
+//   s1 = add zeros, t1             lost = inside t1 and not inside t2, or the reverse
+//   s2 = add s1, t2            ->  assume not lost or the element is outside V [kind = "elements"]
+//   store_view V, s2               store_view V, s2
+//
+// A loss matters if the element is stored, or if a reduction skips it and its result is stored. The
+// terms of a `for` belong to its result: it keeps the elements that an iteration lacks, but not
+// those that every iteration lacks.
+//
+// Contractions (kind "contraction"): both operands of a dot read the summed dimension at the same
+// index, and one of the views ends earlier. The check precedes the loop over that index.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/analysis/index_facts.h"
+#include "ir/builder.h"
+#include "ir/loop.h"
+#include "ir/pipeline.h"
+#include "ir/reduce_kind.h"
+#include "ir/reshape_groups.h"
+
+namespace tegula::ir {
+namespace {
+
+/// Element i is present if 0 <= offset + i < the view's extent along `axis`.
+struct Interval {
+  OpId load;
+  Value view;
+  std::int64_t axis = 0;
+  Value offset;
+  bool is_kept = false;  ///< elements outside have a value: fill_absent, or a loop that keeps them
+};
+
+/// Presence along one dimension.
+struct Line {
+  std::vector<Interval> all;
+  bool is_data = false;  ///< the elements differ along the dimension because a load reads them
+};
+
+/// Presence of a tile: a line for each dimension, and the conditions of the whole tile.
+struct Presence {
+  bool is_known = false;
+  std::vector<Line> dims;
+  Line whole;
+};
+
+/// What an accumulator adds (or multiplies, ..) at `op`, whose operand `accumulator` it is.
+struct Term {
+  OpId op;
+  std::size_t accumulator = 0;
+  Presence presence;
+  bool varies = false;  ///< in a loop: which elements some iteration has is not known
+};
+
+/// Elements that an accumulator lost: an i1 along `dim`, or a scalar for the whole tile.
+struct Loss {
+  static constexpr int kWhole = -1;
+  int dim = kWhole;
+  Value lost;
+  Loc loc;
+  std::string text;
+};
+using Losses = std::vector<Loss>;
+
+/// Longer chains of ops are not followed.
+constexpr int kMaxDepth = 1000;
+constexpr std::size_t kMaxIntervals = 8;
+
+bool is_fill(const Kernel& k, Value v) {
+  const OpId def = k[v].def;
+  return def && k.type(v).is_tile() && k[def].is(Opcode::Const, Opcode::Splat);
+}
+
+std::string name_of(const Kernel& k, Value view) {
+  const auto param = std::ranges::find(k.params(), view, &Param::value);
+  return param == k.params().end() ? "a view" : param->name;
+}
+
+class CheckAbsence {
+ public:
+  explicit CheckAbsence(Kernel& k) : k_(k) {}
+
+  bool run() {
+    region(k_.body());
+    return changed_;
+  }
+
+ private:
+  void region(RegionId r) {
+    using enum Opcode;
+    for (const OpId op : k_.ops(r)) {
+      const Opcode o = k_[op].opcode;
+      if (o == Dot) contraction(op);
+      if (o == StoreView || o == Store) stored(op);
+      if (o == Yield && k_[k_[op].parent].owner && is_loop(k_[k_[k_[op].parent].owner])) yielded(op);
+      if (is_fold_by_function(o)) continue;
+      for (const RegionId inner :
+           std::vector<RegionId>(k_[op].regions.begin(), k_[op].regions.end()))
+        region(inner);
+    }
+  }
+
+  void assume(Builder& b, Value holds, std::string_view kind, const std::string& message) {
+    b.effect(Opcode::Assume, {holds},
+             {{AttrName::kind, kind}, {AttrName::message, std::string_view(message)}});
+    changed_ = true;
+  }
+
+  // ---- presence
+  const Presence& presence(Value v) {
+    if (const auto it = presences_.find(v); it != presences_.end()) return it->second;
+    Presence found;
+    if (++depth_ < kMaxDepth) found = find_presence(v);
+    --depth_;
+    const auto is_long = [](const Line& line) { return line.all.size() > kMaxIntervals; };
+    if (is_long(found.whole) || std::ranges::any_of(found.dims, is_long)) found = {};
+    return presences_[v] = std::move(found);
+  }
+
+  Presence nothing_absent(Value v) const {
+    Presence p;
+    p.is_known = true;
+    p.dims.resize(static_cast<std::size_t>(k_.type(v).rank()));
+    return p;
+  }
+
+  Presence find_presence(Value v) {
+    const Type type = k_.type(v);
+    if (type.is_scalar() || is_fill(k_, v)) return nothing_absent(v);
+    const OpId def = k_[v].def;
+    if (!def || !type.is_tile()) return {};
+    using enum Opcode;
+    switch (k_[def].opcode) {
+      case LoadView: return loaded(def);
+      case FillAbsent: return filled(def);
+      case ExpandDims: case Permute: case Reshape: case Broadcast: return moved(def);
+      case Reduce: case ArgReduce: return reduced(def);
+      case Dot: return product(def);
+      case Select: return {};
+      default: return info(k_[def].opcode).is_elementwise() ? merged(def) : Presence();
+    }
+  }
+
+  Presence loaded(OpId op) {
+    Presence p = nothing_absent(k_[op].results[0]);
+    const OpData& d = k_[op];
+    const auto axes = d.attrs.ints(AttrName::axes);
+    for (std::int64_t axis = 0; axis < k_.type(d.operands[0]).rank(); ++axis) {
+      const Value offset = d.operands[static_cast<std::size_t>(1 + axis)];
+      const auto dim = std::ranges::find(axes, axis) - axes.begin();
+      Line& line = dim < std::ssize(axes) ? p.dims[static_cast<std::size_t>(dim)] : p.whole;
+      line.is_data = true;
+      if (k_.type(offset).is_tile()) {  // an index outside of the view gives a 0 that is present
+        const Presence& index = presence(offset);
+        p.is_known = index.is_known && std::ranges::all_of(index.dims, [](const Line& l) {
+                       return l.all.empty();
+                     });
+        if (!p.is_known) return p;
+      } else {
+        line.all.push_back({op, d.operands[0], axis, offset});
+      }
+    }
+    return p;
+  }
+
+  Presence filled(OpId op) {
+    if (k_[op].attrs.s(AttrName::kind) == "present") return {};
+    Presence p = presence(k_[op].operands[0]);
+    for (Line& line : p.dims) keep(line);
+    keep(p.whole);
+    return p;
+  }
+
+  static void keep(Line& line) {
+    for (Interval& i : line.all) i.is_kept = true;
+  }
+
+  static void join(Line& line, const Line& more) {
+    line.is_data |= more.is_data;
+    line.all.insert(line.all.end(), more.all.begin(), more.all.end());
+  }
+
+  Presence merged(OpId op) {
+    Presence p = nothing_absent(k_[op].results[0]);
+    const std::vector<Value> operands(k_[op].operands.begin(), k_[op].operands.end());
+    for (const Value v : operands) {
+      const Presence& of = presence(v);
+      if (!of.is_known) return {};
+      for (std::size_t d = 0; d < of.dims.size(); ++d) join(p.dims[d], of.dims[d]);
+      join(p.whole, of.whole);
+    }
+    return p;
+  }
+
+  /// Returns the dimension of the result that dimension `d` of the operand becomes, or -1.
+  int dim_after(OpId op, int d) const {
+    const AttrList& attrs = k_[op].attrs;
+    const auto from = k_.type(k_[op].operands[0]).shape(), to = k_.type(k_[op].results[0]).shape();
+    using enum Opcode;
+    if (k_[op].opcode == ExpandDims) return d + (attrs.i(AttrName::axis) <= d ? 1 : 0);
+    if (k_[op].opcode == Permute) {
+      const auto order = attrs.ints(AttrName::order);
+      return static_cast<int>(std::ranges::find(order, std::int64_t{d}) - order.begin());
+    }
+    const int now = k_[op].opcode == Reshape ? dim_after_reshape(from, to, d) : d;
+    const bool is_whole =
+        now >= 0 && to[static_cast<std::size_t>(now)] == from[static_cast<std::size_t>(d)];
+    return is_whole ? now : -1;
+  }
+
+  Presence moved(OpId op) {
+    const Presence from = presence(k_[op].operands[0]);
+    if (!from.is_known) return {};
+    const auto extents = k_.type(k_[op].operands[0]).shape();
+    Presence p = nothing_absent(k_[op].results[0]);
+    p.whole = from.whole;
+    for (std::size_t d = 0; d < from.dims.size(); ++d) {
+      const int now = dim_after(op, static_cast<int>(d));
+      if (now >= 0)
+        join(p.dims[static_cast<std::size_t>(now)], from.dims[d]);
+      else if (extents[d] == 1)  // one element, repeated or squeezed
+        p.whole.all.insert(p.whole.all.end(), from.dims[d].all.begin(), from.dims[d].all.end());
+      else if (!from.dims[d].all.empty())
+        return {};
+    }
+    return p;
+  }
+
+  Presence reduced(OpId op) {
+    Presence p = presence(k_[op].operands[0]);
+    if (p.is_known) p.dims.erase(p.dims.begin() + k_[op].attrs.i(AttrName::axis));
+    return p;
+  }
+
+  /// Returns the rows of the first and the columns of the second operand, without the accumulator.
+  Presence factors(OpId op) {
+    Presence p = nothing_absent(k_[op].results[0]);
+    const std::size_t row = p.dims.size() - 2;
+    for (std::size_t i = 0; i < 2; ++i) {
+      const Presence& of = presence(k_[op].operands[i]);
+      if (!of.is_known) return {};
+      p.dims[row + i] = of.dims[row + i];
+    }
+    return p;
+  }
+
+  Presence product(OpId op) {
+    Presence p = factors(op);
+    const Presence& sum = presence(k_[op].operands[2]);
+    if (!p.is_known || !sum.is_known) return {};
+    for (std::size_t d = 0; d < p.dims.size(); ++d) join(p.dims[d], sum.dims[d]);
+    join(p.whole, sum.whole);
+    return p;
+  }
+
+  // ---- accumulators
+  /// Returns the operand of an accumulating op that may be the accumulator.
+  static std::vector<std::size_t> accumulators(Opcode o) {
+    using enum Opcode;
+    if (o == Dot || o == Fma) return {2};
+    if (o == Sub) return {0};
+    if (o == Add || o == Mul || o == Max || o == Min || o == And || o == Or || o == Xor)
+      return {0, 1};
+    return {};
+  }
+
+  /// Appends the terms that `v` accumulates by one kind of op since `start`, or since a tile of
+  /// equal numbers. Returns false if it is not an accumulator.
+  bool terms(Value v, Value start, std::optional<Opcode>& by, std::vector<Term>& all, int depth) {
+    if (v == start || (!start && is_fill(k_, v))) return true;
+    const OpId def = k_[v].def;
+    if (!def || depth == 0) return false;
+    if (k_[def].opcode == Opcode::For) return terms_of_loop(def, v, start, by, all, depth);
+    const Opcode o = k_[def].opcode;
+    if ((by && *by != o) || others_.contains({v.index, start.index})) return false;
+    for (const std::size_t i : accumulators(o)) {
+      const auto before = by;
+      const std::size_t count = all.size();
+      by = o;
+      if (terms(k_[def].operands[i], start, by, all, depth - 1)) {
+        all.push_back(term(def, i));
+        return true;
+      }
+      by = before;
+      all.resize(count);
+    }
+    others_.insert({v.index, start.index});
+    return false;
+  }
+
+  Term term(OpId op, std::size_t accumulator) {
+    if (k_[op].opcode == Opcode::Dot) return {op, accumulator, factors(op)};
+    Term t{op, accumulator, nothing_absent(k_[op].results[0])};
+    for (std::size_t i = 0; i < k_[op].operands.size(); ++i) {
+      if (i == accumulator) continue;
+      const Presence of = presence(k_[op].operands[i]);
+      if (!of.is_known) return {op, accumulator, {}};
+      for (std::size_t d = 0; d < of.dims.size(); ++d) join(t.presence.dims[d], of.dims[d]);
+      join(t.presence.whole, of.whole);
+    }
+    return t;
+  }
+
+  bool terms_of_loop(OpId loop, Value v, Value start, std::optional<Opcode>& by,
+                     std::vector<Term>& all, int depth) {
+    const auto i = static_cast<std::size_t>(std::ranges::find(k_[loop].results, v) -
+                                            k_[loop].results.begin());
+    if (!terms(loop_inits(k_[loop])[i], start, by, all, depth - 1)) return false;
+    const std::size_t count = all.size();
+    if (!terms(loop_nexts(k_, loop)[i], body_carries(k_, loop)[i], by, all, depth - 1))
+      return false;
+    for (std::size_t t = count; t < all.size(); ++t) leave(loop, all[t]);
+    return true;
+  }
+
+  /// Rewrites the presence of a term in terms of values before the loop.
+  void leave(OpId loop, Term& t) {
+    for (Line& line : t.presence.dims) leave(loop, line, t);
+    leave(loop, t.presence.whole, t);
+  }
+  void leave(OpId loop, Line& line, Term& t) {
+    std::erase_if(line.all, [&](Interval& i) {
+      const bool is_step = i.offset == k_[k_[loop].regions[0]].args[0];
+      if (is_step) i.is_kept = true;  // most elements are present in the first iteration
+      const Value offset = is_step ? k_[loop].operands[0] : ahead(loop, i.offset, kMaxDepth);
+      if (offset && k_.is_visible_from(i.view, loop)) {
+        i.offset = offset;
+        return false;
+      }
+      t.varies = true;
+      return true;
+    });
+  }
+
+  /// Returns the value computed before the loop; null if it varies between iterations.
+  Value ahead(OpId loop, Value v, int depth) {
+    if (k_.is_visible_from(v, loop)) return v;
+    const OpId def = k_[v].def;
+    if (!def || depth == 0 || !k_.type(v).is_scalar() || !k_[def].regions.empty() ||
+        (!info(k_[def].opcode).is_elementwise() && k_[def].opcode != Opcode::Const))
+      return {};
+    std::vector<Value> operands;
+    for (const Value o : std::vector<Value>(k_[def].operands.begin(), k_[def].operands.end())) {
+      operands.push_back(ahead(loop, o, depth - 1));
+      if (!operands.back()) return {};
+    }
+    Builder b(k_, loop);
+    const Type type = k_.type(v);
+    return k_[b.create(k_[def].opcode, operands, std::span(&type, 1), k_[def].attrs)].results[0];
+  }
+
+  bool is_same_interval(const Interval& a, const Interval& b) const {
+    return a.view == b.view && a.axis == b.axis && is_same(k_, a.offset, b.offset);
+  }
+  bool covers(const Line& line, const Line& other) const {
+    return std::ranges::all_of(other.all, [&](const Interval& i) {
+      return std::ranges::any_of(line.all,
+                                 [&](const Interval& own) { return is_same_interval(own, i); });
+    });
+  }
+
+  static const Line& line_of(const Presence& p, int dim) {
+    return dim == Loss::kWhole ? p.whole : p.dims[static_cast<std::size_t>(dim)];
+  }
+
+  /// Returns what an accumulator lost and what its terms lost; nothing for other values.
+  std::optional<Losses> losses_of_accumulator(Value v) {
+    std::optional<Opcode> by;
+    std::vector<Term> all;
+    if (!k_.type(v).is_tile() || is_fill(k_, v) || !terms(v, {}, by, all, kMaxDepth)) return {};
+    Losses found;
+    for (const Term& t : all)
+      if (k_[t.op].parent == k_[k_[v].def].parent && k_[t.op].opcode != Opcode::Dot)
+        for (std::size_t i = 0; i < k_[t.op].operands.size(); ++i)
+          if (i != t.accumulator) add(found, losses(k_[t.op].operands[i]));
+    std::erase_if(all, [](const Term& t) { return !t.presence.is_known; });
+    for (int dim = Loss::kWhole; dim < k_.type(v).rank(); ++dim) lost_along(v, dim, all, found);
+    return found;
+  }
+
+  void lost_along(Value v, int dim, std::span<const Term> all, Losses& losses) {
+    std::vector<const Line*> having;
+    for (const Term& t : all)
+      if (const Line& line = line_of(t.presence, dim); !t.varies && line.is_data)
+        having.push_back(&line);
+    const auto is_alike = [&](const Term& t) {
+      return std::ranges::all_of(
+          having, [&](const Line* line) { return covers(*line, line_of(t.presence, dim)); });
+    };
+    if (having.empty() || std::ranges::all_of(all, is_alike)) return;
+    Builder b = Builder::behind(k_, k_[v].def);
+    Value some;
+    for (const Line* line : having) {
+      const Value one = inside(b, *line, dim, v, /*with_kept=*/true);
+      some = some ? b.op(Opcode::Or, {some, one}) : one;
+    }
+    for (std::size_t t = 0; t < all.size(); ++t) {
+      const Loc loc = k_[all[t].op].loc;
+      const auto is_earlier = [&](const Term& x) { return k_[x.op].loc == loc; };
+      if (std::ranges::any_of(all.first(t), is_earlier)) continue;
+      Line lacks;
+      for (const Term& x : all.subspan(t))
+        if (is_earlier(x))
+          for (const Interval& i : line_of(x.presence, dim).all)
+            if (!i.is_kept) lacks.all.push_back(i);
+      if (lacks.all.empty()) continue;
+      const Value has = inside(b, lacks, dim, v, /*with_kept=*/false);
+      losses.push_back(
+          {dim, b.op(Opcode::And, {some, b.op(Opcode::Not, {has})}), loc, text(lacks)});
+    }
+  }
+
+  std::string text(const Line& lacks) const {
+    std::string out;
+    for (const Interval& i : lacks.all) {
+      const Loc at = k_[i.load].loc;
+      const std::string one = fmt::format("{} at {}:{}:{}", name_of(k_, i.view), at.file, at.line,
+                                          at.column);
+      if (out.find(one) == std::string::npos) out += (out.empty() ? "" : " and ") + one;
+    }
+    return fmt::format("an accumulator had a value for elements that {} lacks, and they are absent "
+                       "from its result",
+                       out);
+  }
+
+  /// Returns the condition that all intervals hold: an i1 along `dim` of `like`, or a scalar.
+  Value inside(Builder& b, const Line& line, int dim, Value like, bool with_kept) {
+    const bool is_whole = dim == Loss::kWhole;
+    const std::int64_t extent =
+        is_whole ? 1 : k_.type(like).shape()[static_cast<std::size_t>(dim)];
+    const Type type = is_whole ? Type::scalar(DType::i1)
+                               : Type::tile({DType::i1, false}, std::span(&extent, 1));
+    Value all;
+    for (const Interval& i : line.all) {
+      if (i.is_kept && !with_kept) continue;
+      const Value one = inside(b, i.view, i.axis, i.offset, is_whole ? 0 : extent);
+      all = all ? b.op(Opcode::And, {all, one}) : one;
+    }
+    return all ? all : b.constant(type, std::int64_t{1});
+  }
+
+  /// Returns 0 <= offset + i < the view's extent for each i below `extent`; a scalar if it is 0.
+  Value inside(Builder& b, Value view, std::int64_t axis, Value offset, std::int64_t extent) {
+    const Type type = k_.type(offset);
+    const DType index = type.dtype(), no_sign = size_bits(index) == 64 ? DType::u64 : DType::u32;
+    const Value limit = b.op(Opcode::ViewDim, {view}, type, {{AttrName::axis, axis}});
+    Value at = offset;
+    if (extent > 0)
+      at = b.add(b.op(Opcode::Arange, {}, Type::tile({index, false}, std::span(&extent, 1)),
+                      {{AttrName::start, 0}}),
+                 offset);
+    return b.cmp("lt", b.cast(at, no_sign), b.cast(limit, no_sign));
+  }
+
+  // ---- uses of lost elements
+  const Losses& losses(Value v) {
+    if (const auto it = losses_.find(v); it != losses_.end()) return it->second;
+    Losses found;
+    if (++depth_ < kMaxDepth) found = find_losses(v);
+    --depth_;
+    return losses_[v] = std::move(found);
+  }
+
+  static void add(Losses& all, const Losses& more) {
+    for (const Loss& one : more)
+      if (std::ranges::find(all, one.lost, &Loss::lost) == all.end()) all.push_back(one);
+  }
+
+  Losses find_losses(Value v) {
+    const OpId def = k_[v].def;
+    if (!def || !(k_.type(v).is_tile() || k_.type(v).is_scalar())) return {};
+    if (auto own = losses_of_accumulator(v)) return *std::move(own);
+    using enum Opcode;
+    const Opcode o = k_[def].opcode;
+    if (o == Reduce || o == ArgReduce) return lost_by_fold(def);
+    if (o == Crop) return cropped(def);
+    if (o == ExpandDims || o == Permute || o == Reshape || o == Broadcast) return lost_by_move(def);
+    if (o != Splat && !info(o).is_elementwise()) return {};
+    Losses all;
+    for (const Value operand : std::vector<Value>(k_[def].operands.begin(), k_[def].operands.end()))
+      add(all, losses(operand));
+    return all;
+  }
+
+  Value any(Builder& b, Value lost) {
+    return b.op(Opcode::Reduce, {lost}, {{AttrName::axis, 0}, {AttrName::kind, "or"}});
+  }
+
+  Losses lost_by_fold(OpId op) {
+    Losses all = losses(k_[op].operands[0]);
+    const int axis = static_cast<int>(k_[op].attrs.i(AttrName::axis));
+    Builder b = Builder::behind(k_, op);
+    for (Loss& one : all) {
+      if (one.dim == axis) one.lost = any(b, one.lost);
+      one.dim = one.dim == axis ? Loss::kWhole : one.dim - (one.dim > axis ? 1 : 0);
+    }
+    return all;
+  }
+
+  Losses lost_by_move(OpId op) {
+    Losses all = losses(k_[op].operands[0]);
+    std::erase_if(all, [&](Loss& one) {
+      if (one.dim == Loss::kWhole) return false;
+      one.dim = dim_after(op, one.dim);
+      return one.dim < 0;
+    });
+    return all;
+  }
+
+  Losses cropped(OpId op) {
+    Losses all = losses(k_[op].operands[0]);
+    const OpData d = k_[op];
+    const int axis = static_cast<int>(d.attrs.i(AttrName::axis));
+    Builder b = Builder::behind(k_, op);
+    for (Loss& one : all) {
+      if (one.dim != axis) continue;
+      const std::int64_t extent = k_.type(one.lost).shape()[0];
+      const Type line = Type::tile({k_.type(d.operands[1]).dtype(), false}, std::span(&extent, 1));
+      const Value at =
+          b.add(b.op(Opcode::Arange, {}, line, {{AttrName::start, 0}}), d.operands[1]);
+      const Value from = b.cmp("ge", at, b.zero(Type::of(line.elem())));
+      const Value within = b.op(Opcode::And, {from, b.cmp("lt", at, d.operands[2])});
+      one.lost = b.op(Opcode::And, {one.lost, within});
+    }
+    return all;
+  }
+
+  /// A store through a view drops what is outside of it anyway.
+  void stored(OpId op) {
+    const Value value = k_[op].operands[1];
+    const Losses all = losses(value);
+    const bool is_view = k_[op].opcode == Opcode::StoreView;
+    for (const Loss& one : all) {
+      Builder b(k_, op);
+      b.loc = one.loc;
+      Value holds = b.op(Opcode::Not, {one.lost});
+      if (is_view && one.dim != Loss::kWhole) {
+        const std::int64_t axis =
+            k_[op].attrs.ints(AttrName::axes)[static_cast<std::size_t>(one.dim)];
+        const Value offset = k_[op].operands[static_cast<std::size_t>(2 + axis)];
+        if (k_.type(offset).is_tile()) continue;
+        const Value is_inside = inside(b, k_[op].operands[0], axis, offset,
+                                       k_.type(one.lost).shape()[0]);
+        holds = b.op(Opcode::Or, {holds, b.op(Opcode::Not, {is_inside})});
+      } else if (!is_view && k_[op].operands.size() > 2) {
+        continue;  // the mask may exclude the element
+      }
+      assume(b, holds, "elements", one.text);
+    }
+  }
+
+  /// A number that a loop carries is the result of folds.
+  void yielded(OpId op) {
+    for (const Value v : std::vector<Value>(k_[op].operands.begin(), k_[op].operands.end())) {
+      if (!k_.type(v).is_scalar()) continue;
+      const Losses all = losses(v);
+      for (const Loss& one : all) {
+        Builder b(k_, op);
+        b.loc = one.loc;
+        assume(b, b.op(Opcode::Not, {one.lost}), "elements", one.text);
+      }
+    }
+  }
+
+  // ---- contractions
+  void contraction(OpId dot) {
+    const auto rank = static_cast<std::size_t>(k_.type(k_[dot].operands[0]).rank());
+    const Presence a = presence(k_[dot].operands[0]), b = presence(k_[dot].operands[1]);
+    if (!a.is_known || !b.is_known) return;
+    const Line &left = a.dims[rank - 1], &right = b.dims[rank - 2];
+    const auto is_kept = [](const Interval& i) { return i.is_kept; };
+    if (std::ranges::any_of(left.all, is_kept) || std::ranges::any_of(right.all, is_kept)) return;
+    const std::int64_t extent = k_.type(k_[dot].operands[0]).shape()[rank - 1];
+    for (const Interval& x : left.all)
+      for (const Interval& y : right.all)
+        if (is_same(k_, x.offset, y.offset) && (x.view != y.view || x.axis != y.axis))
+          ends_differ(dot, x, y, extent);
+  }
+
+  void ends_differ(OpId dot, const Interval& x, const Interval& y, std::int64_t extent) {
+    const Type type = k_.type(x.offset);
+    const OpId cast = k_[x.offset].def;
+    const Value index =
+        cast && k_[cast].opcode == Opcode::Cast ? k_[cast].operands[0] : x.offset;
+    const RegionId home = k_[index].region;
+    const OpId loop = !k_[index].def && home ? k_[home].owner : OpId();
+    const bool is_step = loop && k_[loop].opcode == Opcode::For && k_[home].args[0] == index;
+    std::vector<Value> needed{x.view, y.view};
+    if (is_step)
+      needed.insert(needed.end(), k_[loop].operands.begin(), k_[loop].operands.begin() + 3);
+    else
+      needed.push_back(x.offset);
+    const auto is_visible_at = [&](OpId op) {
+      return std::ranges::all_of(needed, [&](Value v) { return k_.is_visible_from(v, op); });
+    };
+    OpId at = is_step ? loop : dot;
+    if (!is_visible_at(at)) return;
+    for (OpId outer = k_[k_[at].parent].owner;
+         outer && k_[outer].opcode == Opcode::For && is_visible_at(outer);
+         outer = k_[k_[at].parent].owner)
+      at = outer;
+    if (!is_step && is_inside_loop(at)) return;  // a check in a loop would change its schedule
+    Builder b(k_, at);
+    b.loc = k_[dot].loc;
+    Value first = x.offset, runs;
+    if (is_step) {
+      const Value lo = b.cast(needed[2], type.dtype()), hi = b.cast(needed[3], type.dtype()),
+                  one = b.constant(type, std::int64_t{1}),
+                  step = b.op(Opcode::Max, {b.cast(needed[4], type.dtype()), one});
+      const Value last = b.sub(b.sub(hi, lo), one);
+      first = b.add(lo, b.mul(b.div(last, step), step));
+      runs = b.cmp("lt", lo, hi);
+    }
+    const Value end = b.add(first, b.constant(type, extent));
+    const auto read_of = [&](const Interval& i) {
+      const Value limit = b.op(Opcode::ViewDim, {i.view}, type, {{AttrName::axis, i.axis}});
+      return b.op(Opcode::Min, {limit, end});
+    };
+    const Value left = read_of(x), right = read_of(y);
+    Value holds = b.cmp("eq", left, right);
+    if (runs) holds = b.op(Opcode::Or, {holds, b.op(Opcode::Not, {runs})});
+    assume(b, holds, "contraction",
+           fmt::format("a dot sums over {}.dim({}) and {}.dim({}), which differ, and the elements "
+                       "that one of them lacks count as 0",
+                       name_of(k_, x.view), x.axis, name_of(k_, y.view), y.axis));
+  }
+
+  bool is_inside_loop(OpId op) const {
+    for (OpId outer = k_[k_[op].parent].owner; outer; outer = k_[k_[outer].parent].owner)
+      if (is_loop(k_[outer])) return true;
+    return false;
+  }
+
+  Kernel& k_;
+  std::unordered_map<Value, Presence> presences_;
+  std::unordered_map<Value, Losses> losses_;
+  std::set<std::pair<std::uint32_t, std::uint32_t>> others_;  ///< that accumulate nothing since a start
+  int depth_ = 0;
+  bool changed_ = false;
+};
+
+bool has_checks(const Kernel& kernel) {
+  return any_op(kernel, kernel.body(), [&](OpId op) {
+    const std::string_view kind = kernel[op].attrs.s(AttrName::kind);
+    return kernel[op].opcode == Opcode::Assume && (kind == "elements" || kind == "contraction");
+  });
+}
+
+}  // namespace
+
+bool check_absence(Kernel& kernel, PassContext& context) {
+  return context.keep_checks && !has_checks(kernel) && CheckAbsence(kernel).run();
+}
+
+}  // namespace tegula::ir
