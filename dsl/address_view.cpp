@@ -33,7 +33,7 @@ namespace detail {
 namespace {
 
 bool is_index_tile(Tracer& t, const Subscript& s) {
-  return s.block() == 1 && !s.first().is_literal() && t.type(s.first()).is_tile();
+  return s.drops_dimension() && !s.first().is_literal() && t.type(s.first()).is_tile();
 }
 
 /// The dimension of the part along which a subscript runs; -1 for a scalar. All index tiles use the
@@ -47,7 +47,7 @@ struct PartShape {
       has_index_tiles |= is_tile;
       if (is_tile && tiles >= 0) {
         along.push_back(tiles);
-      } else if (is_tile || s.block() > 1) {
+      } else if (is_tile || !s.drops_dimension()) {
         along.push_back(static_cast<int>(shape.size()));
         shape.push_back(is_tile ? t.type(s.first()).shape()[0] : s.block());
         if (is_tile) tiles = along.back();

@@ -38,7 +38,7 @@ Tile zeros_like(const Tile& x, int extent) {
 /// Returns for each element whether it differs from the one `by` positions further along the line;
 /// true at the end.
 Tile differs_from(const Tile& line, int by) {
-  const int n = static_cast<int>(line.dim(0));
+  const int n = static_cast<int>(line.shape()[0]);
   const Tile at = arange(n) + by, is_inside = (at >= 0) & (at < n);
   return where(is_inside, gather(line, min(n - 1, max(0, at)), 0) != line, true);
 }

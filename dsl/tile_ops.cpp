@@ -4,8 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "dsl/elementwise.h"
+#include "ir/loop.h"
+#include "ir/reshape_groups.h"
 #include "tegula/math.h"
 
 namespace tegula {
@@ -20,10 +23,13 @@ ir::Ints checked_shape(std::span<const Extent> extents) {
   return shape;
 }
 
-ir::Ints positive(std::initializer_list<std::int64_t> extents, Loc loc) {
-  for (std::int64_t e : extents)
-    if (e <= 0) fail(ErrorId::bad_extent, loc, {}, e);
-  return ir::Ints(extents);
+ir::Ints positive(std::initializer_list<Extent> extents, Loc loc) {
+  ir::Ints shape;
+  for (const Extent& e : extents) {
+    if (e.value() <= 0) fail(ErrorId::bad_extent, loc, {}, e.value());
+    shape.push_back(e.value());
+  }
+  return shape;
 }
 
 constexpr std::int64_t kTooMany = std::int64_t{1} << 30;
@@ -70,7 +76,7 @@ Tile expand(const Arg& x, int axis) {
       t.build.op(Opcode::ExpandDims, {v}, {{AttrName::axis, axis < 0 ? axis + rank : axis}}));
 }
 
-Tile broadcast(const Arg& x, std::initializer_list<std::int64_t> extents) {
+Tile broadcast(const Arg& x, std::initializer_list<Extent> extents) {
   Tracer& t = Tracer::at(x.loc(), "broadcast");
   const ir::Value v = dsl::operand(t, x);
   const ir::Ints shape = positive(extents, x.loc());
@@ -81,7 +87,7 @@ Tile broadcast(const Arg& x, std::initializer_list<std::int64_t> extents) {
   return t.tile(dsl::broadcast_to(t, v, shape));
 }
 
-Tile reshape(const Arg& x, std::initializer_list<std::int64_t> extents) {
+Tile reshape(const Arg& x, std::initializer_list<Extent> extents) {
   Tracer& t = Tracer::at(x.loc(), "reshape");
   const ir::Value v = dsl::operand(t, x);
   const ir::Type type = t.kernel.type(v);
@@ -129,16 +135,76 @@ Tile trans(const Arg& x) {
   return permuted(t, v, order);
 }
 
-std::int64_t Tile::dim(int axis) const {
-  Tracer& t = Tracer::at({}, "the shape of a tile");
-  const ir::Type type = t.kernel.type(t.value(*this));
-  return type.shape()[static_cast<std::size_t>(dsl::checked_axis("dim", type, axis, t.build.loc))];
+namespace {
+
+/// Returns the dimension of the op's first operand that becomes dimension `d` of its result; -1 if
+/// there is none.
+int dim_before(const ir::Kernel& k, ir::OpId op, int d) {
+  const ir::OpData& data = k[op];
+  const auto from = k.type(data.operands[0]).shape(), to = k.type(data.results[0]).shape();
+  const int axis = static_cast<int>(data.attrs.i(AttrName::axis));
+  const auto is_same_extent = [&](int before) {
+    return before >= 0 && before < static_cast<int>(from.size()) &&
+           from[static_cast<std::size_t>(before)] == to[static_cast<std::size_t>(d)];
+  };
+  if (data.opcode == Opcode::ExpandDims) return d == axis ? -1 : d - (d > axis ? 1 : 0);
+  if (data.is(Opcode::Reduce, Opcode::ArgReduce, Opcode::ReduceWith)) return d + (d >= axis ? 1 : 0);
+  if (data.opcode == Opcode::Permute)
+    return static_cast<int>(data.attrs.ints(AttrName::order)[static_cast<std::size_t>(d)]);
+  if (data.opcode == Opcode::Reshape)
+    for (int before = 0; before < static_cast<int>(from.size()); ++before)
+      if (ir::dim_after_reshape(from, to, before) == d) return is_same_extent(before) ? before : -1;
+  return data.opcode != Opcode::Reshape && is_same_extent(d) ? d : -1;
+}
+
+/// Returns the view dimension that `all` read with room for more elements than may exist, if it is
+/// dimension `d` of the value.
+std::optional<std::int64_t> padded_dim(Tracer& t, ir::Value v, int d, int depth = 0) {
+  constexpr int kMaxDepth = 64;
+  const ir::Kernel& k = t.kernel;
+  const ir::OpId def = k[v].def;
+  if (depth == kMaxDepth || d < 0) return {};
+  if (const auto merge = ir::merge_of(k, v)) return padded_dim(t, ir::incoming_values(k, *merge)[0], d, depth + 1);
+  if (!def) return {};
+  const ir::OpData& data = k[def];
+  if (data.opcode == Opcode::LoadView) {
+    const auto it = t.padded.find(v);
+    const std::int64_t axis = data.attrs.ints(AttrName::axes)[static_cast<std::size_t>(d)];
+    const bool is_padded = it != t.padded.end() && std::ranges::find(it->second, axis) != it->second.end();
+    return is_padded ? std::optional(axis) : std::nullopt;
+  }
+  if (data.opcode == Opcode::Dot) {
+    const bool is_row = d == k.type(v).rank() - 2;
+    return padded_dim(t, data.operands[is_row ? 0 : d > 0 ? 1 : 0], d, depth + 1);
+  }
+  using enum Opcode;
+  const bool keeps = ir::info(data.opcode).is_elementwise() || data.is(Crop, FillAbsent, Scan, Sort);
+  if (!keeps && !data.is(ExpandDims, Permute, Reshape, Broadcast, Reduce, ArgReduce, ReduceWith)) return {};
+  for (std::size_t i = 0; i < (keeps ? data.operands.size() : 1); ++i)
+    if (k.type(data.operands[i]).is_tile())
+      if (const auto axis = padded_dim(t, data.operands[i], keeps ? d : dim_before(k, def, d), depth + 1))
+        return axis;
+  return {};
+}
+
+}  // namespace
+
+TileDim Tile::dim(int axis, std::source_location at) const {
+  Tracer& t = Tracer::at(at, "the shape of a tile");
+  const ir::Value v = t.value(Arg(*this, at));
+  const int d = dsl::checked_axis("dim", t.kernel.type(v), axis, at);
+  return {t.kernel.type(v).shape()[static_cast<std::size_t>(d)], axis,
+          padded_dim(t, v, d).value_or(-1), at};
+}
+TileDim::operator std::int64_t() const {
+  if (view_dim_ >= 0) fail(ErrorId::dim_of_all, loc_, {}, axis_, extent_, view_dim_, axis_);
+  return extent_;
 }
 Tile Tile::T(std::source_location at) const { return trans(Arg(*this, at)); }
 Tile Tile::expand(int axis, std::source_location at) const {
   return tegula::expand(Arg(*this, at), axis);
 }
-Tile Tile::reshape(std::initializer_list<std::int64_t> shape, std::source_location at) const {
+Tile Tile::reshape(std::initializer_list<Extent> shape, std::source_location at) const {
   return tegula::reshape(Arg(*this, at), shape);
 }
 

@@ -90,6 +90,8 @@ struct ViewAccessRecord {
   Hints hints = {};
   ir::Type shape = {};               ///< type that the user sees, with the same elements
   std::vector<ir::Value> ends = {};  ///< for each tile dimension; none if it has no end
+  /// View dimensions that `all` reads with room for more elements than may exist.
+  ir::Ints padded = {};
 };
 
 /// Limits on the dimensions and elements of a tile, for all element types; the limit on elements
@@ -251,6 +253,8 @@ class Tracer {
   /// The first element's index along each dimension of a tile that was read: finds indices that
   /// were exchanged.
   std::map<ir::Value, std::vector<ir::Value>> indexed_by;
+  /// View dimensions that a loaded tile has room for, but that may be shorter.
+  std::map<ir::Value, ir::Ints> padded;
   std::vector<Diagnostic> warnings;
   const char* stack_begin =
       nullptr;  ///< where the stack of the trace begins; it grows down from there

@@ -33,7 +33,7 @@ Index::Index(Tile first, std::int64_t block, const char* dimension)
     : first_(std::move(first)), block_(block), dimension_(dimension) {}
 
 Tile Index::indices(std::source_location at) const {
-  if (block_ == 1) return first_;
+  if (drops_dimension()) return first_;
   Tracer& t = Tracer::at(at, "an index");
   const Tracer::Pin pin(t, at);
   const ir::Value first = t.value(Arg(first_, at));
@@ -46,6 +46,7 @@ Tile Index::indices(std::source_location at) const {
 
 Index Index::shifted(const Arg& by) const {
   Index moved(here(first_, by.loc()) + by, block_, dimension_);
+  moved.keeps_ = keeps_;
   if (end_) moved.end_ = here(*end_, by.loc()) + by;
   return moved;
 }
@@ -53,6 +54,7 @@ Index Index::slice(const Arg& offset, std::int64_t block) const {
   if (!dsl::is_block(block)) fail(ErrorId::bad_block, offset.loc(), {}, block);
   Index part(here(first_, offset.loc()) + offset, block, dimension_);
   part.end_ = end_;
+  part.keeps_ = keeps_;
   return part;
 }
 Index Index::until(const Arg& end) const {
@@ -65,8 +67,13 @@ Index Index::until(const Arg& end) const {
       t.tile(t.indices.restated(t.build, dsl::end_operand(t, end), dsl::IndexTypes::Kind::Index));
   // Keep an earlier end.
   if (end_) bounded.end_ = min(*end_, *bounded.end_);
-  if (block_ == 1) assume(first_ < *bounded.end_);
+  if (drops_dimension()) assume(first_ < *bounded.end_);
   return bounded;
+}
+Index keep(const Index& i) {
+  Index kept = i;
+  kept.keeps_ = true;
+  return kept;
 }
 Index slice(const Arg& first, std::int64_t block) {
   if (!dsl::is_block(block)) fail(ErrorId::bad_block, first.loc(), {}, block);
@@ -82,10 +89,14 @@ Arg::Arg(const Index& i, std::source_location at) : Arg(i.indices(at), at) {}
 
 // ---- Subscript ----------------------------------------------------------------------------------
 Subscript::Subscript(const Index& i, std::source_location at)
-    : first_(i.first(), at), block_(i.block()), dimension_(i.dimension()), loc_(at) {
-  if (i.end() && block_ > 1) end_ = Arg(*i.end(), at);
+    : first_(i.first(), at),
+      block_(i.block()),
+      drops_(i.drops_dimension()),
+      dimension_(i.dimension()),
+      loc_(at) {
+  if (i.end() && !drops_) end_ = Arg(*i.end(), at);
 }
-Subscript::Subscript(const All&, std::source_location at) : first_(0, at), whole_(true), loc_(at) {}
+Subscript::Subscript(const All&, std::source_location at) : first_(0, at), whole_(true), drops_(false), loc_(at) {}
 Subscript::Subscript(const Tile& t, std::source_location at) : first_(t, at), loc_(at) {}
 
 // ---- naming a part of a view --------------------------------------------------------------------
@@ -117,7 +128,7 @@ std::int64_t whole_extent(Tracer& t, std::uint32_t param, int axis, Loc loc) {
 }
 
 bool selects_by_tile(Tracer& t, const Subscript& s) {
-  return !s.is_all() && s.block() == 1 && !s.first().is_literal() && t.type(s.first()).is_tile();
+  return s.drops_dimension() && !s.first().is_literal() && t.type(s.first()).is_tile();
 }
 
 ir::Value offset_of(Tracer& t, std::uint32_t param, const Subscript& s) {
@@ -163,10 +174,12 @@ ViewAccessRecord make_box_access(Tracer& t, std::uint32_t param,
       part.ends.emplace_back();
     } else {
       part.offsets.push_back(offset_of(t, param, s));
-      if (!s.is_all() && s.block() == 1) continue;
+      if (s.drops_dimension()) continue;
       shape.push_back(s.is_all() ? whole_extent(t, param, static_cast<int>(i), s.loc())
                                  : s.block());
       whole.push_back(shape.back());
+      if (s.is_all() && t.arg_class(param).dims[i].fixed < 0)
+        part.padded.push_back(static_cast<std::int64_t>(i));
       part.ends.push_back(s.end().present() ? dsl::end_operand(t, s.end()) : ir::Value());
     }
     part.axes.push_back(static_cast<std::int64_t>(i));
@@ -195,7 +208,7 @@ std::uint32_t make_access(Tracer& t, std::uint32_t param, Hints hints,
   const bool has_tiles = std::ranges::any_of(
                  subscripts, [&](const Subscript& s) { return selects_by_tile(t, s); }),
              has_boxes = std::ranges::any_of(
-                 subscripts, [&](const Subscript& s) { return s.is_all() || s.block() > 1; });
+                 subscripts, [&](const Subscript& s) { return !s.drops_dimension(); });
   const bool gather = has_tiles && !has_boxes;
   t.accesses.push_back(gather ? make_gather_access(t, param, subscripts, at)
                               : make_box_access(t, param, subscripts, at));
@@ -240,6 +253,7 @@ ir::Value read_part(Tracer& t, const ViewAccessRecord& whole) {
   }
   const ir::OpId load = t.build.create(Opcode::LoadView, dsl::box_operands(t, part),
                                        std::span(&part.type, 1), dsl::box_attrs(part));
+  if (!part.padded.empty()) t.padded[t.kernel[load].results[0]] = part.padded;
   return dsl::shaped(t, dsl::cropped(t, whole, t.kernel[load].results[0]), part.shape);
 }
 

@@ -5,13 +5,13 @@
 
 #include <algorithm>
 
+#include "ir/eval/absent_loads.h"
 #include "ir/schedule/carried_out.h"
 #include "ir/schedule/judge.h"
 #include "ir/schedule/text.h"
 #include "ir/text.h"
 #include "runtime/reachable_memory.h"
 #include "runtime/records.h"
-#include "runtime/store_sources.h"
 #include "runtime/warnings.h"
 #include "support/env.h"
 #include "support/errors.h"
@@ -25,8 +25,14 @@ std::string hint_of(std::string_view code) {
   if (code == "T1301")
     return "order them by release and acquire, by arrive_and_test_last, or by another launch";
   if (code == "T1306")
-    return "store every element; else take the argument as InOut, or say .partial() of it in the "
-           "kernel";
+    return "give the value everywhere, fill_absent(x(..), 0) of what is read, or store every "
+           "element; to keep the old ones there, take the argument as InOut or call .partial()";
+  if (code == "T1317")
+    return "fill what is accumulated: fill_absent(x(..), 0) for sums and dots, -inf for a maximum, inf "
+           "for a minimum; or accumulate with += or in a loop over steps, which keep elements";
+  if (code == "T1318")
+    return "name the dimensions in kernel(..).named(\"a[M, K]\", \"b[K, N]\"), which refuses such "
+           "calls; if the zeros are meant, write fill_absent(b(..), 0)";
   return {};
 }
 
@@ -41,6 +47,21 @@ template <class Findings>
                    {},
                    hint_of(code(f.kind))});
   throw ProgramError(std::move(all));
+}
+
+/// Returns the stores to parameter `i` of a kernel in tile form.
+std::vector<sim::StoreSource> stores_to(const ir::Kernel& tile, std::span<const LaunchArg> args,
+                                        std::size_t i) {
+  std::vector<sim::StoreSource> stores;
+  ir::walk(tile, tile.body(), [&](ir::OpId op) {
+    const ir::OpData& d = tile[op];
+    if (d.opcode == ir::Opcode::StoreView && d.operands[0] == tile.params()[i].value)
+      stores.push_back({d.loc, [&tile, args, op, i](std::span<const std::int64_t> index) {
+                          return ir::left_out(tile, eval_args(tile, args), op,
+                                              tile.params()[i].name, index);
+                        }});
+  });
+  return stores;
 }
 
 /// Adds the memory ranges of the arguments, with their names.
@@ -64,7 +85,7 @@ void add_ranges(sim::SimOptions& options, const ir::Kernel& tile, std::span<cons
       if (const auto* tensor = std::get_if<ir::TensorArg>(&values[i])) range.tensor = *tensor;
       range.must_be_stored = type.is_view() && type.view_facts().access == ir::Access::Out &&
                              tile.params()[i].attrs.i(ir::AttrName::partial) != 1;
-      if (range.must_be_stored) range.stores = store_sources(tile, values, i);
+      if (range.must_be_stored) range.stores = stores_to(tile, args, i);
       if (type.is_pointer())
         range.tensor = ir::TensorArg{args[i].tensor->data(),
                                      {static_cast<std::int64_t>(r.end - r.begin)},

@@ -6,6 +6,7 @@
 #include <array>
 #include <bitset>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -129,7 +130,8 @@ inline SimArg arg_pointer(const void* p) {
 /// A store to an argument, as written in the source.
 struct StoreSource {
   Loc loc;
-  std::string loads = {};  ///< loads that the value depends on: "x at k.cpp:7:3, which is [90]"
+  /// Says why the store left out an element; may be empty.
+  std::function<std::string(std::span<const std::int64_t>)> left_out = {};
 };
 
 /// Addresses [begin, end) that a kernel may touch.

@@ -45,7 +45,7 @@ void Unstored::note(ir::OpId op, std::uint64_t address) {
     const auto known = std::ranges::find(a.left_out, op, &LeftOut::op);
     if (known == a.left_out.end())
       a.left_out.push_back({op, address});
-    else if (a.is_stored(known->address))
+    else if (a.is_stored(known->address) || address < known->address)
       known->address = address;
   }
 }
@@ -83,19 +83,21 @@ Finding Unstored::finding(const Argument& a, const ir::Kernel& kernel) {
   }
   if (missing == 0) return f;
   f.count = 1;
-  f.text = fmt::format("{} of {} elements of {} were stored by no CTA, first {}[{}]", missing, all,
+  f.text = fmt::format("{} of {} elements of {} were stored by no program, first {}[{}]", missing, all,
                        a.range->name, a.range->name, fmt::join(first, ", "));
   const std::vector<StoreSource>& stores = a.range->stores;
   if (!stores.empty()) f.loc = stores.front().loc;
-  const auto cause =
-      std::ranges::find_if(a.left_out, [&](const LeftOut& l) { return !a.is_stored(l.address); });
-  if (cause == a.left_out.end()) return f;
+  const auto cause = std::ranges::min_element(a.left_out, {}, [&](const LeftOut& l) {
+    return std::pair(a.is_stored(l.address), l.address);
+  });
+  if (cause == a.left_out.end() || a.is_stored(cause->address)) return f;
   f.loc = kernel[cause->op].loc;
-  if (const auto at = ir::index_of_address(t, cause->address))
-    f.text += fmt::format("; the store here leaves out {}[{}], as its value is absent there",
-                          a.range->name, fmt::join(*at, ", "));
   const auto source = std::ranges::find(stores, f.loc, &StoreSource::loc);
-  if (source != stores.end() && !source->loads.empty()) f.text += ": " + source->loads;
+  if (const auto at = ir::index_of_address(t, cause->address))
+    f.text += source != stores.end()
+                  ? "; " + source->left_out(*at)
+                  : fmt::format("; the store here leaves out {}[{}], as its value is absent there",
+                                a.range->name, fmt::join(*at, ", "));
   return f;
 }
 

@@ -33,7 +33,7 @@ class Unstored {
     const GlobalRange* range = nullptr;
     std::uint64_t begin = 0, end = 0, size = 1;
     std::vector<std::uint8_t> stored;  ///< by element from `begin`
-    std::vector<LeftOut> left_out;     ///< latest address of each op, among those not yet stored
+    std::vector<LeftOut> left_out;     ///< lowest address of each op, among those not yet stored
 
     std::uint64_t number(std::uint64_t address) const { return (address - begin) / size; }
     bool is_stored(std::uint64_t address) const;

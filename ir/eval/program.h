@@ -137,7 +137,6 @@ struct Evaluation {
     const MemoryRegion* region = nullptr;
     const std::byte* at = nullptr;
     std::array<std::int64_t, 3> program{};
-    std::string why;
   };
   std::vector<Drop> drops;
   /// Counts a repeated finding; returns true for repeats, and if there are enough findings.

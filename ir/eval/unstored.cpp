@@ -4,34 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <optional>
+
+#include "ir/eval/absent_loads.h"
 
 namespace tegula::ir::interp {
 namespace {
-
-/// Returns the first operand of the op that has an absent element.
-std::optional<Value> absent_operand(Program& p, OpId op) {
-  for (const Value v : p.op(op).operands)
-    if (!p.value(v).is_plain()) return v;
-  return std::nullopt;
-}
-
-/// Follows an absent value to the load that made it absent: "x at k.cpp:7, which is [90]".
-std::string origin_of(Program& p, Value v) {
-  const Kernel& k = p.kernel();
-  for (OpId def = k[v].def; def; def = k[v].def) {
-    if (const auto from = absent_operand(p, def)) {
-      v = *from;
-      continue;
-    }
-    if (k[def].opcode != Opcode::LoadView) return op_at(k, def);
-    const TileValue& view = p.operand(def, 0);
-    const TensorArg& tensor = view.made ? view.made->tensor : *view.region->tensor;
-    return fmt::format("{} at {}, which is [{}]", view.made ? "a view" : view.region->name,
-                       str(k[def].loc), fmt::join(tensor.dims, ", "));
-  }
-  return {};
-}
 
 bool is_stored(const MemoryRegion& r, const std::byte* at) {
   if (r.shadow == nullptr) return false;
@@ -79,10 +56,8 @@ void note_drop(Program& p, OpId store, const MemoryRegion& region, const std::by
   Evaluation& e = p.evaluation();
   if (!e.options.find_unstored || std::ranges::find(p.dropped, store) != p.dropped.end()) return;
   p.dropped.push_back(store);
-  std::string why = origin_of(p, p.op(store).operands[1]);
   const std::lock_guard lock(e.mutex);
-  if (e.drops.size() < kMost)
-    e.drops.push_back({store, &region, at, p.coordinates(), std::move(why)});
+  if (e.drops.size() < kMost) e.drops.push_back({store, &region, at, p.coordinates()});
 }
 
 void find_unstored(Evaluation& e) {
@@ -101,15 +76,17 @@ void find_unstored(Evaluation& e) {
     std::string text =
         fmt::format("{} of {} elements of {} were stored by no program, first {}[{}]", m.count,
                     m.all, r->name, r->name, fmt::join(m.first, ", "));
-    const auto drop = std::ranges::find_if(
-        e.drops, [&](const Evaluation::Drop& d) { return d.region == r && !is_stored(*r, d.at); });
-    if (drop != e.drops.end()) {
+    std::erase_if(e.drops, [&](const Evaluation::Drop& d) {
+      return d.region == r && is_stored(*r, d.at);
+    });
+    const auto drop = std::ranges::min_element(e.drops, {}, [&](const Evaluation::Drop& d) {
+      return std::pair(d.region != r, d.at);
+    });
+    if (drop != e.drops.end() && drop->region == r) {
       store = drop->op;
       program = drop->program;
-      text +=
-          fmt::format("; the store at {} leaves out {}, as its value is absent there{}",
-                      str(k[store].loc), e.memory.describe(*r, e.memory.address_of(*r, drop->at)),
-                      drop->why.empty() ? "" : ": " + drop->why);
+      if (const auto at = index_of_address(*r->tensor, reinterpret_cast<std::uintptr_t>(drop->at)))
+        text += "; " + left_out(k, e.args, store, r->name, *at);
     }
     e.found.push_back(
         {store, {FindingKind::Unstored, std::move(text), store ? k[store].loc : Loc(), program}});

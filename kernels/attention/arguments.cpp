@@ -28,6 +28,16 @@ void same(const char* what, NamedTensor a, int a_dim, NamedTensor b, int b_dim) 
                          b.tensor.str(), what);
 }
 
+std::string head_dim_hint(std::string_view name, std::int64_t n) {
+  if (n <= kMaxHeadDim)
+    return fmt::format("pad the last dimension with zeros to {}", std::max<std::int64_t>(1, (n + 7) / 8) * 8);
+  if (name == "V")
+    return fmt::format("call once for each part of at most {} columns of V and O, as V(.., slice) with "
+                       "the same Q and K", +kMaxHeadDim);
+  return "scores need Q and K whole: write a kernel that sums dots over parts of them, like that of "
+         "docs/triton.md, 06";
+}
+
 /// Dimensions of a layout; -1 if it does not have that dimension.
 struct Layout {
   int rank, batch, heads, length;
@@ -69,9 +79,8 @@ void check_tensors(const Layout& l, NamedTensor Q, NamedTensor K, NamedTensor V,
   same("head dims", Q, dim, K, dim);
   same("head dims", V, dim, O, dim);
   for (const NamedTensor& t : {Q, V})
-    if (!(t.tensor.size(dim) > 0 && t.tensor.size(dim) % 8 == 0 &&
-          t.tensor.size(dim) <= kMaxHeadDim))
-      throw_argument_error(ErrorId::head_dim, t.name, t.tensor.size(dim), +kMaxHeadDim);
+    if (const std::int64_t n = t.tensor.size(dim); n <= 0 || n % 8 != 0 || n > kMaxHeadDim)
+      throw_argument_error(ErrorId::head_dim, t.name, n, +kMaxHeadDim, head_dim_hint(t.name, n));
   const std::int64_t heads = Q.tensor.size(l.heads), kv_heads = K.tensor.size(l.heads);
   if (!(kv_heads > 0 && heads % kv_heads == 0))
     throw_argument_error(ErrorId::head_groups, heads, kv_heads);

@@ -69,7 +69,7 @@ auto segment_parts_kernel() {
 /// Returns `total` [segments, elements] plus the elements of v from `first` to `end` [segments].
 template <class V>
 Tile added(Tile total, const V& v, const Tile& first, const Tile& end) {
-  for (auto j : steps(max(end - first), static_cast<int>(total.dim(1)))) {
+  for (auto j : steps(max(end - first), static_cast<int>(total.shape()[1]))) {
     const Tile at = first(all, none) + cast<i32>(j.indices())(none, all);
     total += where(at < end(all, none), cast<f32>(v(at)), 0.0f);
   }

@@ -49,7 +49,7 @@ auto groups_kernel() {
                                          int tile_rows, int k, int group, Direction direction) {
     for (auto r : grid(rows(x), tile_rows)) {
       const Tile row = x.with(kReadOnce)(r, all);
-      const Tile groups = row.reshape({tile_rows, row.dim(1) / group, group});
+      const Tile groups = row.reshape({tile_rows, row.shape()[1] / group, group});
       Tile best_of =
           direction == Direction::descending ? max(groups, axis(2)) : min(groups, axis(2));
       // The best element of a group of NaNs is NaN, which ranks after infinities, too.

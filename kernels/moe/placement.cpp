@@ -14,7 +14,7 @@ Tile PlacementShape::sizes(const Tile& claims, const Tile& capacity) const {
   if (!has_capacity) return claims;
   const Tile bounded = min(claims, capacity);
   if (shared == 0) return bounded;
-  return where(arange(static_cast<int>(claims.dim(0))) < routed(), bounded, claims);
+  return where(arange(static_cast<int>(claims.shape()[0])) < routed(), bounded, claims);
 }
 
 Tile PlacementShape::has_room(const Tile& expert, const Tile& place, const Tile& capacity) const {
@@ -23,7 +23,7 @@ Tile PlacementShape::has_room(const Tile& expert, const Tile& place, const Tile&
 }
 
 void PlacementSegments::write(const Tile& sizes) const {
-  const auto experts = static_cast<int>(sizes.dim(0));
+  const auto experts = static_cast<int>(sizes.shape()[0]);
   const Tile behind = arange(experts, 1);
   offsets(0) = 0;
   offsets(behind) = cumsum(sizes, 0);

@@ -26,7 +26,7 @@ void check_parts(const RouterParts& p, std::int64_t experts) {
 
 /// Sets ranks to -inf in groups that are not kept; 0 would exceed negative ranks.
 Tile in_kept_groups(const RouterParts& p, const Tile& ranks) {
-  const std::int64_t tokens = ranks.dim(0), experts = ranks.dim(1);
+  const std::int64_t tokens = ranks.shape()[0], experts = ranks.shape()[1];
   const Tile grouped = ranks.reshape({tokens, p.groups, experts / p.groups});
   const Tile best = sum(topk(grouped, p.group_top, 2).values, 2),
              kept = topk(best, p.kept_groups, 1).indices,
@@ -35,7 +35,7 @@ Tile in_kept_groups(const RouterParts& p, const Tile& ranks) {
 }
 
 Routing choose(const RouterParts& p, const Tile& logits, const Index& tokens) {
-  check_parts(p, logits.dim(1));
+  check_parts(p, logits.shape()[1]);
   const Tile scores = p.score(logits, tokens);
   Tile ranks = p.rank ? p.rank(scores, tokens) : scores;
   if (p.groups > 1) ranks = in_kept_groups(p, ranks);
@@ -136,8 +136,8 @@ Router gshard_random(Tensor draws, float threshold) {
 Router deepseek_v3(Tensor bias, DeepSeekV3 o) {
   RouterParts p{.k = o.k, .score = [](const Tile& z, const Index&) { return sigmoid(z); }};
   p.rank = [bias](const Tile& s, const Index&) {
-    require_tensor("routers::deepseek_v3", "bias", bias, DType::f32, {s.dim(1)});
-    return s + view<f32, 1>(bias)(slice(0, s.dim(1)))(none, all);
+    require_tensor("routers::deepseek_v3", "bias", bias, DType::f32, {s.shape()[1]});
+    return s + view<f32, 1>(bias)(slice(0, s.shape()[1]))(none, all);
   };
   p.score_gradient = [](const Tile& z, const Index&, const Tile& ds) {
     const Tile s = sigmoid(z);

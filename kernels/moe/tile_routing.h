@@ -52,12 +52,12 @@ class TileRows {
       is_kept = is_placed_ && shape_.has_room(expert_, claims, capacity);
       first = gather(first, expert_, 0);
     } else if (claimed) {
-      first = gather(*claimed + repeated(first, claimed->dim(0)), place_in(*claimed, sizes), 0);
+      first = gather(*claimed + repeated(first, claimed->shape()[0]), place_in(*claimed, sizes), 0);
     } else {
       first = gather(first, expert_, 0);
     }
     const Tile row = where(is_kept, first + claims, -1);
-    const std::int64_t choices = row.dim(0);
+    const std::int64_t choices = row.shape()[0];
     rows.row_of(tokens, whole(shape_.k)) = row.reshape({choices / shape_.k, shape_.k});
     rows.slot_of(row) = slice(tokens.first() * shape_.k, static_cast<int>(choices)).indices();
   }
@@ -65,13 +65,13 @@ class TileRows {
  private:
   /// Returns the index of the counts of a choice's tile and expert.
   Tile place_in(const Tile& claimed, const Tile& sizes) const {
-    if (claimed.dim(0) == sizes.dim(0)) return expert_;
-    const auto choices = static_cast<int>(expert_.dim(0)), of_tile = shape_.block * shape_.k;
-    return expert_ + arange(choices) / of_tile * static_cast<int>(sizes.dim(0));
+    if (claimed.shape() == sizes.shape()) return expert_;
+    const auto choices = static_cast<int>(expert_.shape()[0]), of_tile = shape_.block * shape_.k;
+    return expert_ + arange(choices) / of_tile * static_cast<int>(sizes.shape()[0]);
   }
   static Tile repeated(const Tile& line, std::int64_t extent) {
-    if (line.dim(0) == extent) return line;
-    return ravel(broadcast(line(none, all), {extent / line.dim(0), line.dim(0)}));
+    if (line.shape()[0] == extent) return line;
+    return ravel(broadcast(line(none, all), {extent / line.shape()[0], line.shape()[0]}));
   }
 
   const PlacementShape& shape_;

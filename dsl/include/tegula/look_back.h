@@ -74,7 +74,7 @@ class LookBack {
 
   Tile place(const Tile& number, const Tile& like) const {
     if (like.rank() == 0) return words_ + number;
-    const int n = static_cast<int>(like.dim(0));
+    const int n = static_cast<int>(like.shape()[0]);
     return words_ + (number * n + arange(n));
   }
   void write(const Tile& number, const Tile& value, const Tile& state) const {
@@ -121,7 +121,7 @@ template <Element T>
 template <class Fn>
 Tile LookBack<T>::elements_before(const Tile& number, const Tile& own, const Tile& start,
                                   Fn combine) const {
-  const int n = static_cast<int>(own.dim(0));
+  const int n = static_cast<int>(own.shape()[0]);
   const Tile element = arange(n), everywhere = element >= 0;
   // `last` is the next tile to add, -1 after a prefix.
   Tile total = where(everywhere, start, own), last = where(everywhere, number - 1, 0);

@@ -14,22 +14,6 @@
 /// Operations on whole tiles: creation, shape, reductions and dot.
 namespace tegula {
 
-/// Extents of a tile, which are C++ numbers from 1; they need not be powers of two. A tile has at
-/// most 6 dimensions (T1002) and 2^20 elements (T1001): CompileError. docs/limits.md lists reshapes
-/// and broadcasts of extents that are not powers of two which the compiler does not support.
-class Extent {
- public:
-  template <std::integral T>
-  Extent(T n, std::source_location at = std::source_location::current())
-      : value_(static_cast<std::int64_t>(n)), loc_(at) {}
-  std::int64_t value() const { return value_; }
-  const Loc& loc() const { return loc_; }
-
- private:
-  std::int64_t value_;
-  Loc loc_;
-};
-
 namespace detail {
 Tile filled(const Arg& value, DType dtype, std::span<const Extent> shape);
 /// Up to six extents, each converted where the user wrote it.
@@ -78,9 +62,9 @@ Tile arange(Extent count, std::int64_t start = 0);
 /// Adds a dimension of extent 1; a negative axis counts from the end of the result.
 Tile expand(const Arg& t, int axis);
 /// Repeats dimensions of extent 1 and adds leading ones.
-Tile broadcast(const Arg& t, std::initializer_list<std::int64_t> shape);
+Tile broadcast(const Arg& t, std::initializer_list<Extent> shape);
 /// Returns the same elements, in row-major order, in another shape.
-Tile reshape(const Arg& t, std::initializer_list<std::int64_t> shape);
+Tile reshape(const Arg& t, std::initializer_list<Extent> shape);
 /// Dimension i of the result is dimension order[i] of the tile.
 Tile permute(const Arg& t, std::initializer_list<int> order);
 /// Exchanges the last two dimensions.

@@ -54,6 +54,38 @@ struct ScalarCell {
 
 }  // namespace detail
 
+/// The extent of a tile's dimension: a C++ number, and an extent of other tiles.
+class TileDim {
+ public:
+  /// `view_dim`: the dimension of a view that was read with `all` and may have fewer elements, or -1.
+  TileDim(std::int64_t extent, int axis, std::int64_t view_dim, Loc at)
+      : extent_(extent), view_dim_(view_dim), loc_(at), axis_(axis) {}
+  /// Throws CompileError if the number of elements that exist is known only when the kernel runs.
+  operator std::int64_t() const;
+
+ private:
+  friend class Extent;
+  std::int64_t extent_, view_dim_;
+  Loc loc_;
+  int axis_;
+};
+
+/// Extents of a tile, which are C++ numbers. Any positive extent is legal; a tile has at most 6
+/// dimensions and 2^20 elements: CompileError.
+class Extent {
+ public:
+  template <std::integral T>
+  Extent(T n, std::source_location at = std::source_location::current())
+      : value_(static_cast<std::int64_t>(n)), loc_(at) {}
+  Extent(const TileDim& like) : value_(like.extent_), loc_(like.loc_) {}
+  std::int64_t value() const { return value_; }
+  const Loc& loc() const { return loc_; }
+
+ private:
+  std::int64_t value_;
+  Loc loc_;
+};
+
 /// A traced value: a scalar (rank 0) or a tile of any positive extents, of numbers or pointers,
 /// with at most 6 dimensions and 2^20 elements. A Tile is a variable, not a value: assignment
 /// rebinds it, and loops carry the variables that are rebound in them.
@@ -94,16 +126,19 @@ class Tile : private detail::Link {
   bool defined() const { return trace_ != 0; }
   DType dtype() const;
   bool is_pointer() const;
-  /// Returns the extents; empty for a scalar.
+  /// Returns the extents; empty for a scalar. A dimension that was read with `all` may have room for
+  /// more elements than exist.
   std::vector<std::int64_t> shape() const;
   int rank() const;
-  /// Returns the extent of a dimension; a negative axis counts from the last.
-  std::int64_t dim(int axis) const;
+  /// Returns the extent of a dimension; a negative axis counts from the last. If `all` read it from a
+  /// dimension whose extent is known only when the kernel runs, it is an extent of other tiles
+  /// (`zeros<f32>(t.dim(0))`) but not a number: that is the view's dim().
+  TileDim dim(int axis, std::source_location at = std::source_location::current()) const;
   /// Returns the tile with its last two dimensions exchanged.
   Tile T(std::source_location at = std::source_location::current()) const;
   /// Returns the tile with a new dimension of extent 1 at `axis`.
   Tile expand(int axis, std::source_location at = std::source_location::current()) const;
-  Tile reshape(std::initializer_list<std::int64_t> shape,
+  Tile reshape(std::initializer_list<Extent> shape,
                std::source_location at = std::source_location::current()) const;
 
   /// Returns a part of the tile, by one pick per dimension: `all`, `part(first, extent)`, or one
@@ -239,11 +274,13 @@ class Index {
 
   /// Returns the first element's index.
   const Tile& first() const { return first_; }
-  /// Returns the number of elements. An index with block 1 is a scalar and drops its dimension.
+  /// Returns the number of elements. An index with block 1 is a scalar and drops its dimension,
+  /// except after keep().
   std::int64_t block() const { return block_; }
   /// Returns the name of the dimension, or "" if it has none.
   const char* dimension() const { return dimension_; }
-  /// Returns the indices of all elements: a scalar for block 1, else a tile of one dimension.
+  /// Returns the indices of all elements: a scalar for block 1 unless kept, else a tile of one
+  /// dimension.
   Tile indices(std::source_location at = std::source_location::current()) const;
   /// Returns an index of the same number of elements that starts `by` elements later.
   Index shifted(const Arg& by) const;
@@ -256,15 +293,23 @@ class Index {
   Index until(const Arg& end) const;
   /// Returns the end that was set by `until`, if any.
   const std::optional<Tile>& end() const { return end_; }
+  /// Returns true if subscripting by the index drops the dimension.
+  bool drops_dimension() const { return block_ == 1 && !keeps_; }
 
   operator Tile() const { return indices(); }
 
  private:
+  friend Index keep(const Index& i);
   Tile first_;
   std::int64_t block_;
   const char* dimension_;
   std::optional<Tile> end_;
+  bool keeps_ = false;
 };
+
+/// Returns the same index, but with a block of 1 it keeps its dimension, with extent 1, instead of
+/// dropping it: for blocks that may be 1, as of `tune("ROWS", {1, 4, 8})`.
+Index keep(const Index& i);
 
 /// A new dimension of extent 1 in `t(all, none)`.
 struct NewDim {};

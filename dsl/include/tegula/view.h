@@ -39,6 +39,8 @@ class Subscript {
   const Arg& first() const { return first_; }
   std::int64_t block() const { return block_; }
   bool is_all() const { return whole_; }
+  /// Returns true if the part does not have this dimension.
+  bool drops_dimension() const { return drops_; }
   const char* dimension() const { return dimension_; }
   /// Elements at or beyond this end, if there is one, are absent (Index::until).
   const Arg& end() const { return end_; }
@@ -47,7 +49,7 @@ class Subscript {
  private:
   Arg first_, end_;
   std::int64_t block_ = 1;
-  bool whole_ = false;
+  bool whole_ = false, drops_ = true;
   const char* dimension_ = "";
   Loc loc_;
 };

@@ -146,12 +146,12 @@ TEST(SimDetectors, ElementsThatNobodyStored) {
   const Report left = store_rows(8, true, DetectorSet::all());
   ASSERT_NE(left.find(Detector::Unstored), nullptr) << left.str();
   EXPECT_EQ(left.find(Detector::Unstored)->text,
-            "1 of 64 elements of z were stored by no CTA, first z[7, 7]; the store here leaves out "
+            "1 of 64 elements of z were stored by no program, first z[7, 7]; the store here leaves out "
             "z[7, 7], as its value is absent there");
   EXPECT_TRUE(left.find(Detector::Unstored)->loc.known());
   const Report none = store_rows(9, true, DetectorSet::all());
   EXPECT_EQ(none.find(Detector::Unstored)->text,
-            "8 of 72 elements of z were stored by no CTA, first z[8, 0]");
+            "8 of 72 elements of z were stored by no program, first z[8, 0]");
   EXPECT_TRUE(store_rows(8, false, DetectorSet::all()).clean());
   EXPECT_TRUE(store_rows(9, false, DetectorSet::all()).clean());
   EXPECT_TRUE(store_rows(8, true, DetectorSet::all().without(Detector::Unstored)).clean());
