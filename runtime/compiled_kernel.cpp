@@ -2,6 +2,7 @@
 #include "runtime/compiled_kernel.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -36,13 +37,27 @@ std::string hint_of(std::string_view code) {
   return {};
 }
 
+/// Returns " (x is [64, 64], w is [32, 64])" for the tensors whose extents the text names by dim().
+std::string extents_of(const std::string& text, const ir::Kernel& tile,
+                       std::span<const LaunchArg> args) {
+  std::vector<std::string> all;
+  for (std::size_t i = 0; i < std::min(args.size(), tile.params().size()); ++i)
+    if (const std::string& name = tile.params()[i].name;
+        args[i].tensor && text.find(" " + name + ".dim(") != std::string::npos)
+      all.push_back(
+          fmt::format("{} is [{}]", name, fmt::join(args[i].tensor->shape(), ", ")));
+  return all.empty() ? "" : fmt::format(" ({})", fmt::join(all, ", "));
+}
+
 template <class Findings>
 [[noreturn]] void throw_findings(const std::string& kernel, const char* who,
-                                 const Findings& findings) {
+                                 const Findings& findings, const ir::Kernel& tile,
+                                 std::span<const LaunchArg> args) {
   std::vector<Diagnostic> all;
   for (const auto& f : findings)
     all.push_back({std::string(code(f.kind)),
-                   fmt::format("kernel {} on {}: {}", kernel, who, f.what()),
+                   fmt::format("kernel {} on {}: {}{}", kernel, who, f.what(),
+                               extents_of(f.text, tile, args)),
                    f.loc,
                    {},
                    hint_of(code(f.kind))});
@@ -161,7 +176,7 @@ void CompiledKernel::run_on_cpu(std::span<const LaunchArg> args) const {
   options.reachable = reachable;
   const auto found = ir::evaluate(tile, eval_args(tile, args), options);
   read_records();
-  if (!found.clean()) throw_findings(tile.info.name, "cpu", found.findings);
+  if (!found.clean()) throw_findings(tile.info.name, "cpu", found.findings, tile, args);
 }
 
 void CompiledKernel::run_on_sim(std::span<const LaunchArg> args) const {
@@ -184,7 +199,7 @@ void CompiledKernel::run_on_sim(std::span<const LaunchArg> args) const {
       simt(), {static_cast<int>(grid[0]), static_cast<int>(grid[1]), static_cast<int>(grid[2])},
       sim_args(artefact_->recipe, args, maps, counters.data()), options);
   read_records();
-  if (!found.clean()) throw_findings(artefact_->name, "sim", found.findings);
+  if (!found.clean()) throw_findings(artefact_->name, "sim", found.findings, tile, args);
   if (counters != std::array<std::uint32_t, 2>{})
     throw InternalError(fmt::format("kernel {} leaves its counters at {} and {}", artefact_->name,
                                     counters[0], counters[1]));

@@ -32,7 +32,7 @@ std::string head_dim_hint(std::string_view name, std::int64_t n) {
   if (n <= kMaxHeadDim)
     return fmt::format("pad the last dimension with zeros to {}", std::max<std::int64_t>(1, (n + 7) / 8) * 8);
   if (name == "V")
-    return fmt::format("call once for each part of at most {} columns of V and O, as V(.., slice) with "
+    return fmt::format("split V and O by slice() into parts of at most {} columns, one call for each with "
                        "the same Q and K", +kMaxHeadDim);
   return "scores need Q and K whole: write a kernel that sums dots over parts of them, like that of "
          "docs/triton.md, 06";
