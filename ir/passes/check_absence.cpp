@@ -13,7 +13,8 @@
 // those that every iteration lacks.
 //
 // Contractions (kind "contraction"): both operands of a dot read the summed dimension at the same
-// index, and one of the views ends earlier. The check precedes the loop over that index.
+// step or at the same fixed position, and one of the views ends earlier. The check precedes the loop
+// over the steps.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -595,11 +596,11 @@ class CheckAbsence {
     const RegionId home = k_[index].region;
     const OpId loop = !k_[index].def && home ? k_[home].owner : OpId();
     const bool is_step = loop && k_[loop].opcode == Opcode::For && k_[home].args[0] == index;
+    const auto fixed = constant_value(k_, x.offset);
+    if (!is_step && !fixed) return;  // one block of each program is no whole sum
     std::vector<Value> needed{x.view, y.view};
     if (is_step)
       needed.insert(needed.end(), k_[loop].operands.begin(), k_[loop].operands.begin() + 3);
-    else
-      needed.push_back(x.offset);
     const auto is_visible_at = [&](OpId op) {
       return std::ranges::all_of(needed, [&](Value v) { return k_.is_visible_from(v, op); });
     };
@@ -612,8 +613,10 @@ class CheckAbsence {
     if (!is_step && is_inside_loop(at)) return;  // a check in a loop would change its schedule
     Builder b(k_, at);
     b.loc = k_[dot].loc;
-    Value first = x.offset, runs;
-    if (is_step) {
+    Value first, runs;
+    if (!is_step) {
+      first = b.constant(type, *fixed);
+    } else {
       const Value lo = b.cast(needed[2], type.dtype()), hi = b.cast(needed[3], type.dtype()),
                   one = b.constant(type, std::int64_t{1}),
                   step = b.op(Opcode::Max, {b.cast(needed[4], type.dtype()), one});
