@@ -108,7 +108,7 @@ ProgramRows rows_of(const Index& program, const Tile& rows, const Arg& programs,
 /// Returns a tile of zeros with the shape of whole rows.
 template <class T>
 Tile zeros_of_rows(const In<T, 2>& x, int tile_rows) {
-  const std::int64_t columns = x(slice(0, 1), all).dim(0);
+  const std::int64_t columns = x(slice(0, 1), all).shape()[0];
   return tile_rows > 1 ? zeros<f32>(tile_rows, columns) : zeros<f32>(columns);
 }
 
