@@ -8,7 +8,7 @@
 #include "codegen/emit.h"
 #include "codegen/ptx/instructions.h"
 #include "support/env.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 
 namespace tegula::codegen {
 namespace {
@@ -26,9 +26,10 @@ EmitFn open_emitter() {
     }
     tried += fmt::format("\n  {}", dlerror());
   }
-  throw DeviceError(
-      fmt::format("the LLVM back end {} could not be opened (set TEGULA_LLVM to its path):{}",
-                  kLibrary, tried));
+  throw DeviceError(diagnostic(
+      ErrorId::device_missing, {}, {},
+      fmt::format("the LLVM back end {} could not be opened:{}", kLibrary, tried),
+      "set TEGULA_LLVM to its path, or use the back end nvrtc"));
 }
 
 }  // namespace

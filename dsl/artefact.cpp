@@ -23,7 +23,7 @@ std::string Artefact::explain() const { return kernel_->explain(); }
 bool Artefact::has_cubin() const { return kernel_->artefact().kind == runtime::ImageKind::cubin; }
 
 std::vector<char> Artefact::cubin() const {
-  if (!has_cubin()) throw DeviceError(runtime::missing_ptxas_text());
+  if (!has_cubin()) runtime::throw_missing_ptxas();
   return kernel_->artefact().image;
 }
 

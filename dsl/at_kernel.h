@@ -2,6 +2,7 @@
 // Errors of a call without a line refer to the line that called the kernel library or, if that is
 // unknown, to the line that made the kernel.
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "tegula/called_from.h"
@@ -34,7 +35,8 @@ template <class E>
   throw E(std::move(all));  // its constructor places it at the call
 }
 
-/// Calls `f`. CompileErrors and ProgramErrors are rethrown by rethrow_at().
+/// Calls `f`. CompileErrors and ProgramErrors are rethrown by rethrow_at(); a DeviceError without a
+/// line gets `made_at`.
 template <class F>
 decltype(auto) at_kernel(const Loc& made_at, const F& f) {
   try {
@@ -43,6 +45,11 @@ decltype(auto) at_kernel(const Loc& made_at, const F& f) {
     rethrow_at(made_at, e);
   } catch (const ProgramError& e) {
     rethrow_at(made_at, e);
+  } catch (const DeviceError& e) {
+    Diagnostic d = e.diagnostic();
+    if (d.loc.known()) throw;
+    d.loc = made_at;
+    throw DeviceError(std::move(d), e.code(), e.name());
   }
 }
 

@@ -135,9 +135,9 @@ ChosenPrograms chosen_programs(const KernelInstance& k, std::int64_t count) {
   const auto [stop, error] = std::from_chars(text.data(), end, number);
   if (error != std::errc() || stop != end || number < 0 || number >= count)
     throw DeviceError(
-        fmt::format("TEGULA_EAGER_PROGRAM={}: kernel {} has {} programs in this launch: give a "
-                    "number from 0 to {}, or all",
-                    text, k.name(), count, count - 1));
+        diagnostic(ErrorId::bad_environment, {}, {}, "TEGULA_EAGER_PROGRAM", text,
+                   fmt::format("kernel {} has {} programs in this launch", k.name(), count),
+                   fmt::format("give a number from 0 to {}, or all", count - 1)));
   return {number, number + 1};
 }
 
@@ -148,10 +148,12 @@ void refuse_barriers(const ir::Kernel& kernel) {
     return kernel[op].opcode == ir::Opcode::GridBarrier;
   });
   if (meets)
-    throw DeviceError(
-        fmt::format("TEGULA_EAGER_PROGRAM=all runs the programs of kernel {} one after another, "
-                    "but they meet in a grid_barrier: choose one of them",
-                    kernel.info.name));
+    throw DeviceError(diagnostic(
+        ErrorId::bad_environment, {}, {}, "TEGULA_EAGER_PROGRAM", "all",
+        fmt::format("the programs of kernel {} run one after another, but they meet in a "
+                    "grid_barrier",
+                    kernel.info.name),
+        "choose one of them"));
 }
 
 }  // namespace
@@ -159,9 +161,10 @@ void refuse_barriers(const ir::Kernel& kernel) {
 void launch_eagerly(KernelInstance& k, std::span<const HostArg> args, Device device) {
   if (!device.on_host())
     throw DeviceError(
-        fmt::format("TEGULA_EAGER=1 runs kernel {} on the host, but its tensors are on {}: set "
-                    "TEGULA_DEVICE=cpu",
-                    k.name(), device.str()));
+        diagnostic(ErrorId::bad_environment, {}, {}, "TEGULA_EAGER", 1,
+                   fmt::format("kernel {} runs on the host, but its tensors are on {}", k.name(),
+                               device.str()),
+                   "set TEGULA_DEVICE=cpu"));
   const TraceResult traced = k.trace(k.signature(args));
   CallArgs call;
   make_call_key(k, args, device, call);

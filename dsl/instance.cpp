@@ -1,6 +1,7 @@
 // Traces kernel lambdas, and stores what traces find: captured arguments and extents that matter.
 #include "dsl/instance.h"
 
+#include <cxxabi.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -308,17 +309,10 @@ TraceResult KernelInstance::trace(const Signature& key) {
 
 void KernelInstance::run_eagerly(const Signature& key, const EagerProgram& runs) {
   const std::lock_guard lock(*closure_->tracing);
-  const std::vector<HostArg> numbers = constants(key);
   Tracer t(name(), key, options_.tuning, names_, /*check_loops=*/false);
-  t.captures = known().captures;
-  t.stack_begin = static_cast<const char*>(__builtin_frame_address(0));
-  t.build.loc = loc();
-  t.instance = this;
-  t.meets = meets_;
   EagerInterpreter live(t, runs);
   t.live = &live;
-  closure_->call(closure_->object.get(), numbers);
-  t.throw_pending();
+  call(t);
   live.finish();
 }
 
@@ -348,23 +342,18 @@ void KernelInstance::remember(const Tracer& t) {
   versions_.push_back(std::move(next));
 }
 
-TraceResult KernelInstance::run(Signature key, bool check_loops) {
-  const std::vector<HostArg> args = constants(key);
-  Tracer t(name(), std::move(key), options_.tuning, names_, check_loops);
+/// Runs the lambda. What it throws becomes a CompileError, except the library's own exceptions.
+void KernelInstance::call(Tracer& t) const {
   t.captures = known().captures;
   t.stack_begin = static_cast<const char*>(__builtin_frame_address(0));
   t.build.loc = loc();
-  state_equal_extents(t, equal_extents_);
   t.instance = this;
   t.meets = meets_;
+  if (!t.live) state_equal_extents(t, equal_extents_);
   try {
-    closure_->call(closure_->object.get(), args);
+    closure_->call(closure_->object.get(), constants(t.signature));
     t.throw_pending();
-  } catch (const ExtentsFound&) {
-    check_argument_count(t.signature.args.size());
-    remember(t);
-    throw;
-  } catch (const GridBarrierFound&) {
+  } catch (const TraceRestart&) {
     throw;
   } catch (const CompileError& e) {
     rethrow_at(t.build.loc, e);
@@ -372,6 +361,23 @@ TraceResult KernelInstance::run(Signature key, bool check_loops) {
     throw;
   } catch (const std::exception& e) {
     fail(ErrorId::thrown_out, t.build.loc, t.left_by_exception(), e.what());
+  } catch (const abi::__forced_unwind&) {  // the thread is cancelled
+    throw;
+  } catch (...) {
+    std::vector<Note> notes = t.left_by_exception();
+    notes.push_back({t.build.loc, "the last operation before it"});
+    fail(ErrorId::foreign_exception, loc(), std::move(notes), name());
+  }
+}
+
+TraceResult KernelInstance::run(Signature key, bool check_loops) {
+  Tracer t(name(), std::move(key), options_.tuning, names_, check_loops);
+  try {
+    call(t);
+  } catch (const ExtentsFound&) {
+    check_argument_count(t.signature.args.size());
+    remember(t);
+    throw;
   }
   check_argument_count(t.signature.args.size());
   check_tuning(t);

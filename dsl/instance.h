@@ -118,6 +118,7 @@ class KernelInstance {
   static std::shared_ptr<KernelInstance> make(std::shared_ptr<const Closure> closure,
                                               KernelOptions options);
   TraceResult run(Signature key, bool check_loops);
+  void call(Tracer& t) const;
   void check_tuning(const Tracer& t) const;
   void remember(const Tracer& t);
   std::vector<HostArg> constants(const Signature& key) const;

@@ -36,6 +36,7 @@ OpenScope& Tracer::push(ScopeKind kind) {
   s.loc = build.loc;
   s.outer = build.region();
   s.requests = requests.size();
+  s.ops = kernel.op_count();
   each_variable([&](Tile& t) { s.carries.push_back({&t, get(t), {}, {}}); });
   scopes_.push_back(std::move(s));
   return scopes_.back();
@@ -129,6 +130,7 @@ bool Tracer::again(OpenScope& scope, ir::RegionId region) {
   if (scope.second || !wants_check()) return false;
   scope.first = scope.carries;
   scope.second = true;
+  max_ops_ += kernel.op_count() - scope.ops;
   restore(scope.carries);
   for (Carry& c : scope.carries) c.arg = c.after = ir::Value();
   if (scope.kind == ScopeKind::Grid)

@@ -3,11 +3,13 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
 
 #include "dsl/eager.h"
+#include "dsl/instance.h"
 #include "ir/text.h"
 #include "tegula/called_from.h"
 
@@ -16,6 +18,32 @@ namespace {
 
 thread_local Tracer* t_current = nullptr;
 std::atomic<std::uint64_t> g_next_trace{1};
+
+struct Stack {
+  const char* begin = nullptr;  ///< lowest address
+  std::size_t bytes = 0;
+};
+
+Stack stack_of_thread() {
+  pthread_attr_t attributes;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return {};
+  void* begin = nullptr;
+  Stack stack;
+  if (pthread_attr_getstack(&attributes, &begin, &stack.bytes) == 0)
+    stack.begin = static_cast<const char*>(begin);
+  pthread_attr_destroy(&attributes);
+  return stack;
+}
+
+/// Returns the lowest address that a trace on this thread may use. The rest, 256 KB or a quarter of
+/// a small stack, is kept for the functions that record one op, and for throwing the error. Returns
+/// null on a stack that is not the thread's, such as that of a coroutine: its size is unknown.
+const char* lowest_of_trace() {
+  static thread_local const Stack stack = stack_of_thread();
+  const char* const here = static_cast<const char*>(__builtin_frame_address(0));
+  if (here < stack.begin || here >= stack.begin + stack.bytes) return nullptr;
+  return stack.begin + std::min<std::size_t>(stack.bytes / 4, 256 << 10);
+}
 
 }  // namespace
 
@@ -29,7 +57,8 @@ Tracer::Tracer(std::string name, Signature key, Tuning tuning, std::vector<Param
       id_(g_next_trace++),
       outer_(t_current),
       tuning_(std::move(tuning)),
-      check_loops_(check_loops) {
+      check_loops_(check_loops),
+      stack_end_(lowest_of_trace()) {
   variables_.previous = variables_.next = &variables_;
   t_current = this;
   for (std::size_t i = 0; i < signature.args.size(); ++i) {
@@ -60,6 +89,7 @@ Tracer& Tracer::at(const Loc& loc, std::string_view what) {
     t_current->live->catch_up();
   if (loc.known() && !t_current->pinned_ && !t_current->is_of_language(loc))
     t_current->build.loc = loc;
+  t_current->check_size();
   return *t_current;
 }
 
@@ -69,6 +99,21 @@ bool Tracer::is_of_language(const Loc& loc) {
     is_latest_of_language_ = detail::is_source_of_language(loc.file);
   }
   return is_latest_of_language_;
+}
+
+void Tracer::check_size() const {
+  check_stack();
+  if (kernel.op_count() <= max_ops_ || live) [[likely]]
+    return;
+  fail(ErrorId::trace_too_long, build.loc, {{instance->loc(), "the kernel is made here"}},
+       kernel.info.name, kMaxTraceOps);
+}
+
+void Tracer::check_stack() const {
+  if (static_cast<const char*>(__builtin_frame_address(0)) >= stack_end_) [[likely]]
+    return;
+  fail(ErrorId::trace_too_deep, build.loc, {{instance->loc(), "the kernel is made here"}},
+       kernel.info.name, kernel.op_count());
 }
 
 void Tracer::throw_pending() {
@@ -138,6 +183,7 @@ Note Tracer::origin(ir::Value v, std::string_view role) {
 
 // ---- variables ----------------------------------------------------------------------------------
 void Tracer::enlist(Tile& t) {
+  check_stack();
   detail::Link& l = t;
   l.previous = variables_.previous;
   l.next = &variables_;

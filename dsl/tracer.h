@@ -66,6 +66,7 @@ struct OpenScope {
   std::vector<Carry> first;  ///< the carries of the first recording, while the second runs
   bool second = false;
   std::size_t requests = 0;  ///< number of requested extents when it was opened
+  std::size_t ops = 0;       ///< number of ops when it was opened
   int exceptions =
       std::uncaught_exceptions();  ///< count of this library's own C++ runtime, when it was opened
 };
@@ -98,20 +99,25 @@ struct ViewAccessRecord {
 /// also applies to blocks.
 inline constexpr int kMaxTileRank = 6;
 inline constexpr std::int64_t kMaxTileElements = std::int64_t{1} << 20;
+/// Most ops of a trace.
+inline constexpr std::size_t kMaxTraceOps = 1'000'000;
 inline bool is_block(std::int64_t elements) { return elements > 0 && elements <= kMaxTileElements; }
+
+/// Base of what a recording throws to start over.
+struct TraceRestart {};
 
 /// Thrown if a captured tensor is too large for the index type of the trace, which then starts
 /// over.
-struct IndexTypeChanged {};
+struct IndexTypeChanged : TraceRestart {};
 
 /// Thrown if a body was recorded in two ways because `all` or static_dim() requested an extent that
 /// was a run-time number before. The trace then starts over with the extent known from its
 /// beginning.
-struct ExtentsFound {};
+struct ExtentsFound : TraceRestart {};
 
 /// Thrown by a recording that has found a grid_barrier: its grids must be recorded as loops over
 /// tiles, which any number of programs can run.
-struct GridBarrierFound {};
+struct GridBarrierFound : TraceRestart {};
 
 class Tracer {
  public:
@@ -261,6 +267,10 @@ class Tracer {
 
  private:
   void add_capture(Capture c);
+  /// Throws CompileError if the trace is too long, or has nearly used the stack of this thread: a
+  /// loop or a recursion of C++ does not end.
+  void check_size() const;
+  void check_stack() const;
   template <class Visit>
   void each_variable(const Visit& visit);
   ir::Value get(const Tile& t) const;
@@ -326,6 +336,8 @@ class Tracer {
   bool pinned_ = false;
   const char* latest_file_ = nullptr;  ///< the file that is_of_language() classified last
   bool is_latest_of_language_ = false;
+  std::size_t max_ops_ = kMaxTraceOps;  ///< grows by the ops of bodies that are recorded twice
+  const char* stack_end_;               ///< lowest address that the trace may use
   std::optional<Diagnostic> pending_;
   std::vector<Note> left_by_exception_;
 };

@@ -9,8 +9,8 @@
 #include "runtime/shared_library.h"
 #include "runtime/subprocess.h"
 #include "support/env.h"
+#include "support/errors.h"
 #include "support/text.h"
-#include "tegula/error.h"
 
 namespace tegula::runtime {
 namespace {
@@ -61,9 +61,10 @@ std::optional<std::filesystem::path> find_ptxas() {
   if (!env().ptxas.empty()) {
     if (is_program(env().ptxas)) return env().ptxas;
     throw DeviceError(
-        fmt::format("TEGULA_PTXAS names {}, which is not a program; unset, ptxas is looked for on "
-                    "PATH and in /usr/local/cuda*/bin, and without one the driver assembles",
-                    env().ptxas.string()));
+        diagnostic(ErrorId::bad_environment, {}, {}, "TEGULA_PTXAS", env().ptxas.string(),
+                   "it is not a program",
+                   "leave it unset: ptxas is then looked for on PATH and in /usr/local/cuda*/bin, "
+                   "and without one the driver assembles"));
   }
   for (const std::string& folder : program_folders())
     if (std::filesystem::path file = folder + "/ptxas"; is_program(file)) return file;
@@ -80,9 +81,14 @@ std::string missing_ptxas_text() {
          "back end still makes cubins, and on a GPU the driver assembles the PTX at each start.";
 }
 
+void throw_missing_ptxas() {
+  throw DeviceError(diagnostic(ErrorId::device_missing, {}, {}, missing_ptxas_text(),
+                               "install it, or set TEGULA_PTXAS to its path"));
+}
+
 Assembled assemble(const AssembleJob& job) {
   const std::optional<std::filesystem::path> ptxas = find_ptxas();
-  if (!ptxas) throw DeviceError(missing_ptxas_text());
+  if (!ptxas) throw_missing_ptxas();
   const auto start = std::chrono::steady_clock::now();
   const MemoryFile source("tegula.ptx", job.ptx);
   const MemoryFile target("tegula.cubin", {});
@@ -93,18 +99,26 @@ Assembled assemble(const AssembleJob& job) {
   const MemoryFile* const files[] = {&source, &target};
   const ProcessResult run = run_process(argv, files, job.limit);
 
-  if (run.timed_out || run.signal != 0)
-    throw DeviceError(fmt::format("{} failed: {}\n{}", argv[0], run.how_it_ended(), run.output),
-                      run.signal, {});
+  if (run.timed_out)
+    throw DeviceError(diagnostic(ErrorId::assembler_time, {}, {}, job.kernel,
+                                 std::chrono::duration<double>(job.limit).count(), job.target,
+                                 "use smaller tiles, or steps(...) where a C++ loop repeats "
+                                 "operations: ptxas takes long for long code without loops"));
+  const auto failed = [&](const std::string& how) {
+    return DeviceError(diagnostic(
+        ErrorId::assembler_failed, {}, {}, job.kernel, job.target,
+        fmt::format("{} {}\n{}", argv[0], how, run.output),
+        "install another version of ptxas, or set TEGULA_PTXAS to its path; `tegula doctor` names "
+        "the one that is used"));
+  };
+  if (run.signal != 0) throw failed("ended by " + run.how_it_ended());
   if (!run.ok())
-    throw InternalError(
-        fmt::format("ptxas refused the PTX for {}: {}", job.target, first_error(run.output)),
-        keep_reproducer(*ptxas, job));
+    throw InternalError(fmt::format("ptxas refused the PTX of kernel {} for {}: {}", job.kernel,
+                                    job.target, first_error(run.output)),
+                        keep_reproducer(*ptxas, job));
   Assembled result;
   result.cubin = target.read_all();
-  if (!is_elf(result.cubin))
-    throw DeviceError(
-        fmt::format("{} reported success and wrote no cubin\n{}", argv[0], run.output));
+  if (!is_elf(result.cubin)) throw failed("reported success and wrote no cubin");
   result.report = parse_assembler_log(run.output);
   result.log = run.output;
   result.ms =

@@ -35,6 +35,7 @@ struct AssembleReport {
 AssembleReport parse_assembler_log(std::string_view log);
 
 struct AssembleJob {
+  std::string kernel;  ///< name, for errors
   std::string ptx;
   std::string target;                ///< "sm_90a"
   std::vector<std::string> options;  ///< further command-line options, e.g. "-lineinfo"
@@ -54,6 +55,7 @@ std::optional<std::filesystem::path> find_ptxas();
 
 /// Returns the text of the error for a machine without ptxas.
 std::string missing_ptxas_text();
+[[noreturn]] void throw_missing_ptxas();
 
 /// Assembles PTX to a cubin. Throws DeviceError if ptxas is missing, crashes or exceeds its time
 /// limit. Throws InternalError if ptxas rejects the PTX (we emitted it): the message contains the

@@ -12,7 +12,7 @@
 #include <cstring>
 #include <map>
 
-#include "tegula/error.h"
+#include "support/errors.h"
 
 namespace tegula::runtime {
 namespace {
@@ -38,11 +38,14 @@ std::string_view bytes_of(const T& value) {
   return {reinterpret_cast<const char*>(&value), sizeof value};
 }
 
+constexpr const char* kBundleHint = "write it again by `tegula cache export`";
+
 std::string_view mapped(const std::filesystem::path& file) {
   const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   const auto failed = [&](const std::string& why) {
     if (descriptor >= 0) ::close(descriptor);
-    return DeviceError(fmt::format("the bundle {} cannot be read: {}", file.string(), why));
+    return DeviceError(diagnostic(ErrorId::file_access, {}, {}, "read the bundle", file.string(),
+                                  why, kBundleHint));
   };
   if (descriptor < 0) throw failed(std::strerror(errno));
   struct stat s{};
@@ -92,7 +95,8 @@ Bundle::Bundle(const std::filesystem::path& file) : file_(file), bytes_(mapped(f
   const std::string fault = fault_of(bytes_);
   if (!fault.empty()) {
     ::munmap(const_cast<char*>(bytes_.data()), bytes_.size());
-    throw DeviceError(fmt::format("the bundle {} cannot be used: {}", file.string(), fault));
+    throw DeviceError(diagnostic(ErrorId::file_access, {}, {}, "use the bundle", file.string(),
+                                 fault, kBundleHint));
   }
   BundleHeader header;
   std::memcpy(&header, bytes_.data(), sizeof header);

@@ -47,7 +47,7 @@ void BundleLayers::open(const std::filesystem::path& file) {
   try {
     bundles_.push_back(std::make_unique<const Bundle>(file));
   } catch (const DeviceError& e) {
-    faults_.push_back(e.what());
+    faults_.push_back(e.diagnostic().message);
   }
 }
 

@@ -1,7 +1,7 @@
 #include "runtime/capture.h"
 
 #include "runtime/context.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 
 namespace tegula::runtime {
 
@@ -16,7 +16,9 @@ Capture capture_of(cu::Stream stream) {
   check(driver().capture_info(stream, &status, &c.id, &c.graph, nullptr, nullptr),
         "cuStreamGetCaptureInfo");
   if (status != cu::kCaptureActive)
-    throw DeviceError("the stream records no CUDA graph, or its capture was invalidated",
+    throw DeviceError(diagnostic(ErrorId::driver_call, {}, {}, "cuStreamGetCaptureInfo",
+                                 "the stream records no CUDA graph, or its capture was invalidated",
+                                 "begin the capture again, and queue nothing in it that waits"),
                       cu::kErrorStreamCaptureInvalidated, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED");
   return c;
 }

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "runtime/described_gpu.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 
 namespace tegula::runtime {
 namespace {
@@ -64,8 +64,9 @@ Gpu& gpu_at(int ordinal) {
   check(table.device_count(&count), "cuDeviceGetCount");
   gpus.count.store(count, std::memory_order_relaxed);
   if (ordinal < 0 || ordinal >= count || ordinal >= kMaxDevices)
-    throw DeviceError(fmt::format("there is no device cuda:{}: the driver lists {} GPU{}", ordinal,
-                                  count, count == 1 ? "" : "s"),
+    throw DeviceError(diagnostic(ErrorId::unknown_device, {}, {}, fmt::format("cuda:{}", ordinal),
+                                 fmt::format("cpu, sim and {} of cuda:N, with N from 0",
+                                             std::min(count, kMaxDevices))),
                       cu::kErrorInvalidDevice, "CUDA_ERROR_INVALID_DEVICE");
   return gpus.gpu[static_cast<std::size_t>(ordinal)];
 }

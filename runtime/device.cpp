@@ -1,12 +1,33 @@
 #include "tegula/device.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
 
 #include "runtime/context.h"
 #include "support/env.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 
 namespace tegula {
+namespace {
+
+std::string devices_text() {
+  std::string text = "cpu, sim";
+  for (int i = 0; i < Device::cuda_count(); ++i) text += fmt::format(", cuda:{}", i);
+  return text + " (and cuda:N for GPU N, if the driver lists it)";
+}
+
+/// Parses the value of TEGULA_DEVICE.
+Device parse_variable(const std::string& value) {
+  try {
+    return Device::parse(value);
+  } catch (const DeviceError& e) {
+    throw DeviceError(diagnostic(ErrorId::bad_environment, {}, {}, "TEGULA_DEVICE", value,
+                                 e.diagnostic().message, e.diagnostic().hint));
+  }
+}
+
+}  // namespace
 
 Device Device::parse(std::string_view text) {
   if (text == "cpu") return cpu();
@@ -20,15 +41,14 @@ Device Device::parse(std::string_view text) {
     const auto [end, fault] = std::from_chars(first, last, index);
     if (fault == std::errc() && end == last && index >= 0) return cuda(index);
   }
-  throw DeviceError("there is no device called '" + std::string(text) +
-                    "'; devices are cpu, sim, cuda and cuda:N");
+  throw DeviceError(diagnostic(ErrorId::unknown_device, {}, {}, text, devices_text()));
 }
 
 int Device::cuda_count() noexcept { return runtime::cuda_device_count(); }
 
 Device Device::best() {
   static const Device chosen = [] {
-    if (!env().device.empty()) return parse(env().device);
+    if (!env().device.empty()) return parse_variable(env().device);
     return cuda_count() > 0 ? cuda(0) : cpu();
   }();
   return chosen;

@@ -8,7 +8,7 @@
 #include "runtime/shared_library.h"
 #include "runtime/tool_hash.h"
 #include "support/env.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 
 namespace tegula::runtime {
 namespace {
@@ -39,7 +39,10 @@ class ToolFields {
         file("llvm", place);
         any = true;
       }
-    if (!any) throw DeviceError("no file is known for the LLVM back end");
+    if (!any)
+      throw DeviceError(diagnostic(ErrorId::device_missing, {}, {},
+                                   "no file is known for the LLVM back end",
+                                   "set TEGULA_LLVM to its path"));
     const auto ptxas = find_ptxas();
     if (ptxas)
       file("ptxas", *ptxas);
@@ -50,7 +53,9 @@ class ToolFields {
   void nvrtc() {
     std::string why;
     const auto library = find_nvrtc(&why);
-    if (!library) throw DeviceError(why);
+    if (!library)
+      throw DeviceError(
+          diagnostic(ErrorId::device_missing, {}, {}, why, "set TEGULA_NVRTC to its path"));
     file("nvrtc", library->path);
     for (const std::string& builtins :
          glob_files((library->path.parent_path() / "libnvrtc-builtins.so*").string()))

@@ -93,7 +93,7 @@ DoctorCheck examine_ptxas() {
       f.detail = "neither on PATH nor in a CUDA toolkit";
     }
   } catch (const DeviceError& e) {
-    f.detail = e.what();
+    f.detail = e.diagnostic().message;
   }
   if (!f.present) f.remedy = "install cuda-nvcc-13-0 from NVIDIA's repository, or set TEGULA_PTXAS";
   return f;
@@ -198,7 +198,7 @@ Diagnosis diagnose() {
   } catch (const DeviceError& e) {
     DoctorCheck& environment = d.findings.back();
     environment.present = false;
-    environment.detail += std::string("\n") + e.what();
+    environment.detail += "\n" + e.diagnostic().message;
     environment.remedy = "correct TEGULA_DEVICE";
   }
   return d;

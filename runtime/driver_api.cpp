@@ -8,8 +8,8 @@
 #include <memory>
 
 #include "runtime/shared_library.h"
+#include "support/errors.h"
 #include "support/generation.h"
-#include "tegula/error.h"
 
 namespace tegula::runtime {
 namespace {
@@ -38,9 +38,11 @@ struct Missing<R, cu::Result(Args...)> {
   static cu::Result call(Args...) {
     const MissingEntry& row = kEntryRows[static_cast<int>(R)];
     throw DeviceError(
-        fmt::format("the CUDA driver has no {}, which is needed for {}; it came with CUDA {}: "
-                    "update the NVIDIA driver",
-                    row.symbol, row.feature, cuda_version_text(row.since)),
+        diagnostic(ErrorId::device_missing, {}, {},
+                   fmt::format("the CUDA driver has no {}, which is needed for {}; it came with "
+                               "CUDA {}",
+                               row.symbol, row.feature, cuda_version_text(row.since)),
+                   "update the NVIDIA driver"),
         cu::kErrorNotFound, "CUDA_ERROR_NOT_FOUND");
   }
 };
@@ -133,7 +135,8 @@ const LoadedDriver& process_driver() {
 
 constexpr const char* kForkText =
     "this process was forked after the CUDA driver had started, and the driver does not survive "
-    "fork; "
+    "fork";
+constexpr const char* kForkHint =
     "use the GPU in the parent, or start the child with exec or before the first use of a GPU";
 
 }  // namespace
@@ -168,9 +171,12 @@ const Driver* try_driver(std::string* why) {
 const Driver& driver() {
   if (const Driver* table = try_driver()) return *table;
   if (g_forked)
-    throw DeviceError(kForkText, cu::kErrorNotInitialized, "CUDA_ERROR_NOT_INITIALIZED");
+    throw DeviceError(diagnostic(ErrorId::device_missing, {}, {}, kForkText, kForkHint),
+                      cu::kErrorNotInitialized, "CUDA_ERROR_NOT_INITIALIZED");
   const LoadedDriver& loaded = process_driver();
-  throw DeviceError(loaded.why_not, loaded.code, loaded.name);
+  throw DeviceError(diagnostic(ErrorId::device_missing, {}, {}, loaded.why_not,
+                               "use the device cpu or sim; `tegula doctor` describes this machine"),
+                    loaded.code, loaded.name);
 }
 
 void throw_driver_error(cu::Result result, const char* call, const std::string& context) {
@@ -180,8 +186,11 @@ void throw_driver_error(cu::Result result, const char* call, const std::string& 
     if (table->has("cuGetErrorName")) table->error_name(result, &name);
     if (table->has("cuGetErrorString")) table->error_text(result, &text);
   }
-  throw DeviceError(fmt::format("{} failed: {}{}", call,
-                                text != nullptr ? text : "the driver gives no text", context),
+  throw DeviceError(diagnostic(ErrorId::driver_call, {}, {}, call,
+                               fmt::format("{}{}", text ? text : "the driver gives no text",
+                                           context),
+                               "`tegula doctor` describes this machine; on the device sim the same "
+                               "call is checked without a GPU"),
                     result, name != nullptr ? name : "unknown CUDA error");
 }
 

@@ -5,7 +5,7 @@
 #include <chrono>
 
 #include "runtime/context.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 
 namespace tegula {
 
@@ -34,8 +34,9 @@ Event::Event(Device device) : device_(device), state_(std::make_shared<State>())
 
 void Event::record(const Stream& stream) {
   if (stream.device() != device_)
-    throw DeviceError(fmt::format("an event of {} cannot be recorded on a stream of {}",
-                                  device_.str(), stream.device().str()));
+    throw DeviceError(diagnostic(ErrorId::device_mismatch, {}, {}, "Event::record", "the event",
+                                 device_.str(), "the stream", stream.device().str(),
+                                 "an event and a stream"));
   state_->is_recorded = true;
   if (device_.on_host()) {
     state_->time = std::chrono::steady_clock::now();
@@ -63,10 +64,11 @@ void Event::synchronize() const {
 
 double Event::ms_since(const Event& start) const {
   if (start.device_ != device_)
-    throw DeviceError(fmt::format("there is no time between an event of {} and one of {}",
-                                  start.device_.str(), device_.str()));
+    throw DeviceError(diagnostic(ErrorId::device_mismatch, {}, {}, "Event::ms_since",
+                                 "the first event", start.device_.str(), "the second",
+                                 device_.str(), "events"));
   if (!state_->is_recorded || !start.state_->is_recorded)
-    throw DeviceError("there is no time between events of which one was never recorded");
+    throw DeviceError(diagnostic(ErrorId::event_unrecorded, {}, {}));
   if (device_.on_host())
     return std::chrono::duration<double, std::milli>(state_->time - start.state_->time).count();
   start.synchronize();

@@ -111,7 +111,7 @@ void assemble_once(Compilation& k, const CompileRequest& request) {
     return;
   }
   if (!find_ptxas()) return;  // the driver compiles the PTX when it is loaded
-  AssembleJob job{.ptx = k.emitted.ptx, .target = target, .options = {}};
+  AssembleJob job{.kernel = k.name, .ptx = k.emitted.ptx, .target = target, .options = {}};
   if (request.lineinfo || env().lineinfo) job.options.push_back("-lineinfo");
   Assembled result = runtime::assemble(job);
   k.cubin = std::move(result.cubin);

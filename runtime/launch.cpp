@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "runtime/context.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 
 namespace tegula::runtime {
 namespace {
@@ -64,8 +64,8 @@ PreparedLaunch::PreparedLaunch(const LoadedKernel& kernel, const LaunchShape& sh
                                     slots.size(), kMaxArguments));
   const DeviceProperties& gpu = device_properties(kernel.ordinal);
   if (const std::string fault = launch_fault(shape, kernel.resources, gpu); !fault.empty())
-    throw DeviceError(fmt::format("kernel {} cannot run on cuda:{} ({}): {}", kernel.name,
-                                  kernel.ordinal, gpu.name, fault),
+    throw DeviceError(diagnostic(ErrorId::launch_limit, {}, {}, kernel.name, kernel.ordinal,
+                                 gpu.name, fault),
                       cu::kErrorLaunchOutOfResources, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES");
   for (std::size_t i = 0; i < slots.size(); ++i) offsets_[i] = slots[i].offset;
   config_.block_x = shape.block[0];

@@ -8,8 +8,8 @@
 #include "runtime/capture.h"
 #include "runtime/context.h"
 #include "runtime/driver_api.h"
+#include "support/errors.h"
 #include "support/text.h"
-#include "tegula/error.h"
 
 namespace tegula::runtime {
 namespace {
@@ -35,11 +35,12 @@ std::string ptx_version(std::string_view ptx) {
 [[noreturn]] void throw_compile_fault(cu::Result result, const std::string& ptx,
                                       const std::string& log) {
   if (result == cu::kErrorUnsupportedPtxVersion)
-    throw DeviceError(fmt::format("this NVIDIA driver (CUDA {}) does not understand PTX {}: update "
-                                  "the driver, or install "
-                                  "ptxas, whose cubins it may still take\n{}",
-                                  cuda_version_text(driver().version), ptx_version(ptx), log),
-                      result, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION");
+    throw DeviceError(
+        diagnostic(ErrorId::device_missing, {}, {},
+                   fmt::format("this NVIDIA driver (CUDA {}) does not understand PTX {}\n{}",
+                               cuda_version_text(driver().version), ptx_version(ptx), log),
+                   "update the driver, or install ptxas, whose cubins it may still take"),
+        result, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION");
   if (result == cu::kErrorInvalidPtx) throw InternalError("the driver refused our PTX:\n" + log);
   throw_driver_error(result, "cuLibraryLoadData");
 }
@@ -146,10 +147,13 @@ LoadedKernel Module::kernel(const std::string& name, int ordinal, const KernelNe
       throw InternalError(fmt::format("the machine code has no kernel called '{}'", name));
     if (found == cu::kErrorNoBinaryForGpu)
       throw DeviceError(
-          fmt::format("the cubin of '{}' is not for cuda:{} ({}, compute capability {}.{})", name,
-                      ordinal, device_properties(ordinal).name,
-                      device_properties(ordinal).compute_major,
-                      device_properties(ordinal).compute_minor),
+          diagnostic(
+              ErrorId::device_missing, {}, {},
+              fmt::format("the cubin of '{}' is not for cuda:{} ({}, compute capability {}.{})",
+                          name, ordinal, device_properties(ordinal).name,
+                          device_properties(ordinal).compute_major,
+                          device_properties(ordinal).compute_minor),
+              "compile the kernel for this GPU, or run it on another"),
           found, "CUDA_ERROR_NO_BINARY_FOR_GPU");
     check(found, "cuLibraryGetKernel");
     cu::Device device = 0;

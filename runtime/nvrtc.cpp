@@ -8,7 +8,7 @@
 
 #include "runtime/shared_library.h"
 #include "support/env.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 
 namespace tegula::runtime {
 namespace {
@@ -125,9 +125,14 @@ const LoadedNvrtc& loaded_nvrtc() {
 
 const Api& nvrtc() {
   const LoadedNvrtc& loaded = loaded_nvrtc();
-  if (!loaded.api) throw DeviceError(loaded.why_not);
+  if (!loaded.api)
+    throw DeviceError(diagnostic(ErrorId::device_missing, {}, {}, loaded.why_not,
+                                 "set TEGULA_NVRTC to its path, or use the back end llvm"));
   return *loaded.api;
 }
+
+constexpr const char* kNvrtcHint =
+    "install NVRTC 12.5 or later, or use the back end llvm; `tegula doctor` names what is found";
 
 class OwnedProgram {
  public:
@@ -141,7 +146,9 @@ class OwnedProgram {
 
   void check(int result, const char* call) const {
     if (result != kSuccess)
-      throw DeviceError(fmt::format("{} failed: {}", call, api_.error_text(result)), result, {});
+      throw DeviceError(
+          diagnostic(ErrorId::driver_call, {}, {}, call, api_.error_text(result), kNvrtcHint),
+          result, {});
   }
   bool compile(const std::vector<std::string>& options) {
     std::vector<const char*> texts;
@@ -151,8 +158,9 @@ class OwnedProgram {
     if (result == kRefused) return false;
     if (result != kSuccess)
       throw DeviceError(
-          fmt::format("nvrtcCompileProgram failed: {}\n{}", api_.error_text(result), log()), result,
-          {});
+          diagnostic(ErrorId::driver_call, {}, {}, "nvrtcCompileProgram",
+                     fmt::format("{}\n{}", api_.error_text(result), log()), kNvrtcHint),
+          result, {});
     return true;
   }
   std::string log() const { return text(api_.log_size, api_.log); }

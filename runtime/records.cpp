@@ -12,8 +12,8 @@
 #include "ir/eval/cell.h"
 #include "runtime/context.h"
 #include "runtime/driver_api.h"
+#include "support/errors.h"
 #include "tegula/device.h"
-#include "tegula/error.h"
 #include "tegula/print_sink.h"
 
 namespace tegula::runtime {
@@ -44,7 +44,9 @@ std::uint32_t* make_buffer() {
   } else {
     memory = std::aligned_alloc(4096, kBytes);
   }
-  if (memory == nullptr) throw DeviceError("cannot allocate the buffer of prints");
+  if (memory == nullptr) 
+    throw DeviceError(diagnostic(ErrorId::no_memory, {}, {}, "print", kBytes, "host",
+                                 "use smaller tensors, or free others"));
   std::memset(memory, 0, kBytes);
   return static_cast<std::uint32_t*>(memory);
 }

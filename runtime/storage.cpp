@@ -9,7 +9,7 @@
 #include <mutex>
 
 #include "runtime/context.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 #include "tegula/int_math.h"
 
 namespace tegula::runtime {
@@ -40,13 +40,16 @@ std::size_t tail_bytes(std::size_t bytes) {
   return round_up(bytes, kHostAlignment) - bytes + kRedZoneBytes;
 }
 
-std::shared_ptr<void> allocate_host(std::size_t bytes) {
-  if (bytes > SIZE_MAX - 4 * kRedZoneBytes)
-    throw DeviceError(fmt::format("cannot allocate {} bytes of host memory", bytes));
-  const std::size_t total = kRedZoneBytes + bytes + tail_bytes(bytes);
-  auto* block = static_cast<unsigned char*>(std::aligned_alloc(kHostAlignment, total));
-  if (block == nullptr)
-    throw DeviceError(fmt::format("cannot allocate {} bytes of host memory", bytes));
+std::shared_ptr<void> allocate_host(std::size_t bytes, Device device, Loc at) {
+  const bool is_countable = bytes <= SIZE_MAX - 4 * kRedZoneBytes;
+  void* const memory =
+      is_countable
+          ? std::aligned_alloc(kHostAlignment, kRedZoneBytes + bytes + tail_bytes(bytes))
+          : nullptr;
+  if (memory == nullptr)
+    throw DeviceError(diagnostic(ErrorId::no_memory, at, {}, device.str(), bytes, "host",
+                                 "use smaller tensors, or free others"));
+  auto* block = static_cast<unsigned char*>(memory);
   unsigned char* first = block + kRedZoneBytes;
   std::memset(block, kRedZoneByte, kRedZoneBytes);
   std::memset(first, kUninitialisedByte, bytes);
@@ -65,7 +68,8 @@ std::shared_ptr<void> allocate_host(std::size_t bytes) {
   });
 }
 
-std::shared_ptr<void> allocate_device(std::size_t bytes, int ordinal) {
+std::shared_ptr<void> allocate_device(std::size_t bytes, Device device, Loc at) {
+  const int ordinal = device.index;
   const ContextScope scope(ordinal);
   // Not stream-ordered: cuMemFree waits for all work, so memory is safe to drop while any stream
   // still uses it.
@@ -75,15 +79,17 @@ std::shared_ptr<void> allocate_device(std::size_t bytes, int ordinal) {
     std::size_t free = 0;
     std::size_t total = 0;
     driver().mem_info(&free, &total);
-    throw DeviceError(fmt::format("cuda:{} cannot allocate {} bytes: {} of {} bytes are free",
-                                  ordinal, bytes, free, total),
-                      result, "CUDA_ERROR_OUT_OF_MEMORY");
+    throw DeviceError(
+        diagnostic(ErrorId::no_memory, at, {}, device.str(), bytes, "device",
+                   fmt::format("{} of {} bytes are free: use smaller tensors, or free others", free,
+                               total)),
+        result, "CUDA_ERROR_OUT_OF_MEMORY");
   }
   if (result == cu::kErrorStreamCaptureUnsupported || result == cu::kErrorStreamCaptureInvalidated)
     throw DeviceError(
-        "device memory cannot be allocated while a stream records a CUDA graph; make the tensor "
-        "before "
-        "the capture begins",
+        diagnostic(ErrorId::driver_call, at, {}, "cuMemAlloc",
+                   "device memory cannot be allocated while a stream records a CUDA graph",
+                   "make the tensor before the capture begins"),
         result, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED");
   check(result, "cuMemAlloc");
   return std::shared_ptr<void>(reinterpret_cast<void*>(address), [ordinal](void* memory) {
@@ -99,9 +105,9 @@ std::shared_ptr<void> allocate_device(std::size_t bytes, int ordinal) {
 
 }  // namespace
 
-std::shared_ptr<void> allocate(std::size_t bytes, Device device) {
+std::shared_ptr<void> allocate(std::size_t bytes, Device device, Loc at) {
   if (bytes == 0) return nullptr;
-  return device.on_host() ? allocate_host(bytes) : allocate_device(bytes, device.index);
+  return device.on_host() ? allocate_host(bytes, device, at) : allocate_device(bytes, device, at);
 }
 
 thread_local bool UnlistedScope::is_unlisted_ = false;

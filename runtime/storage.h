@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tegula/device.h"
+#include "tegula/location.h"
 
 namespace tegula::runtime {
 
@@ -21,7 +22,7 @@ inline constexpr unsigned char kUninitialisedByte = 0xff;
 /// Allocates `bytes` bytes and returns a pointer to the first usable byte, whose deleter frees the
 /// memory; null for 0 bytes. Host memory is filled with kUninitialisedByte. Throws DeviceError if
 /// memory runs out.
-std::shared_ptr<void> allocate(std::size_t bytes, Device device);
+std::shared_ptr<void> allocate(std::size_t bytes, Device device, Loc at = {});
 
 /// Host memory of live tensors: an allocation of `allocate`, or a borrowed range.
 struct HostAllocation {

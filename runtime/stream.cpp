@@ -3,7 +3,7 @@
 #include "runtime/context.h"
 #include "runtime/records.h"
 #include "runtime/stream_state.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 
 namespace tegula {
 
@@ -16,7 +16,9 @@ Stream::Stream(Device device) : device_(device) {}
 
 Stream Stream::wrap(void* cu_stream, Device device) {
   if (device.on_host() && cu_stream != nullptr)
-    throw DeviceError("a CUDA stream cannot be a queue of device '" + device.str() + "'");
+    throw DeviceError(diagnostic(ErrorId::device_mismatch, {}, {}, "Stream::wrap",
+                                 "the CUDA stream", "a GPU", "the device", device.str(),
+                                 "a stream and a device"));
   Stream stream(device);
   stream.handle_ = cu_stream;
   return stream;

@@ -13,7 +13,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "tegula/error.h"
+#include "support/errors.h"
 
 extern char**
     environ;  // NOLINT(readability-redundant-declaration): POSIX wants the program to declare it
@@ -22,7 +22,9 @@ namespace tegula::runtime {
 namespace {
 
 [[noreturn]] void throw_errno(const char* call) {
-  throw DeviceError(fmt::format("{} failed: {}", call, std::strerror(errno)), errno, {});
+  throw DeviceError(diagnostic(ErrorId::driver_call, {}, {}, call, std::strerror(errno),
+                               "free memory, files and processes of this machine"),
+                    errno, {});
 }
 
 void write_all(int descriptor, std::span<const char> content) {
@@ -124,7 +126,8 @@ ProcessResult run_process(const std::vector<std::string>& argv,
   const int fault =
       ::posix_spawn(&child, argv[0].c_str(), &spawn.actions, nullptr, arguments.data(), environ);
   if (fault != 0)
-    throw DeviceError(fmt::format("{} could not be started: {}", argv[0], std::strerror(fault)),
+    throw DeviceError(diagnostic(ErrorId::file_access, {}, {}, "start", argv[0],
+                                 std::strerror(fault), "check the path and its permissions"),
                       fault, {});
   pipe.close_end(1);
 

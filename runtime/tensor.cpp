@@ -39,7 +39,7 @@ std::string Dims::str() const { return fmt::format("[{}]", fmt::join(begin(), en
 Tensor Tensor::empty(const Dims& shape, DType dtype, Device device, Loc at) {
   const std::int64_t count = count_elements(shape, dtype, at);
   std::shared_ptr<void> memory =
-      runtime::allocate(static_cast<std::size_t>(count) * size_bytes(dtype), device);
+      runtime::allocate(static_cast<std::size_t>(count) * size_bytes(dtype), device, at);
   void* data = memory.get();
   return borrow(data, shape, dtype, device, {}, std::move(memory), at);
 }

@@ -12,8 +12,8 @@
 #include <mutex>
 #include <optional>
 
+#include "support/errors.h"
 #include "support/text.h"
-#include "tegula/error.h"
 
 namespace tegula::runtime {
 namespace {
@@ -28,7 +28,8 @@ struct OpenFile {
 };
 
 [[noreturn]] void throw_unreadable(const std::filesystem::path& file) {
-  throw DeviceError(fmt::format("{} cannot be read: {}", file.string(), std::strerror(errno)),
+  throw DeviceError(diagnostic(ErrorId::file_access, {}, {}, "read", file.string(),
+                               std::strerror(errno), "check the path and its permissions"),
                     errno, {});
 }
 

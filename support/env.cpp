@@ -8,12 +8,13 @@
 #include <atomic>
 #include <charconv>
 #include <cstdlib>
+#include <numeric>
 #include <utility>
 
+#include "support/errors.h"
 #include "support/generation.h"
 #include "support/markdown.h"
 #include "support/text.h"
-#include "tegula/error.h"
 
 namespace tegula {
 namespace {
@@ -33,7 +34,8 @@ constexpr EnvRow kVariables[] = {
 };
 
 [[noreturn]] void refuse(const char* name, std::string_view value, std::string_view allowed) {
-  throw DeviceError(fmt::format("{}={}: expected {}", name, value, allowed));
+  throw DeviceError(diagnostic(ErrorId::bad_environment, {}, {}, name, value,
+                               "the value is not allowed", fmt::format("give {}", allowed)));
 }
 
 std::string parse_Text(const char*, const std::string& value, const char*) { return value; }
@@ -71,6 +73,37 @@ std::string parse_Choice(const char* name, const std::string& value, const char*
   return value;
 }
 
+/// Returns how many letters must be inserted, removed or replaced to turn one text into the other.
+std::size_t edits_between(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
+    }
+  }
+  return row.back();
+}
+
+/// Rejects a variable whose name is one letter from that of a row, or two letters for a longer
+/// name: its value would be ignored silently. Names that resemble none may belong to another program or version.
+void refuse_misspelt(const std::vector<std::string>& entries) {
+  for (const std::string& name : unknown_variables(entries)) {
+    const EnvRow* nearest = std::ranges::min_element(
+        kVariables, {}, [&](const EnvRow& row) { return edits_between(name, row.name); });
+    constexpr std::size_t kShort = std::string_view("TEGULA_TUNE").size();
+    if (edits_between(name, nearest->name) > (name.size() > kShort ? 2 : 1)) continue;
+    const auto entry = std::ranges::find_if(
+        entries, [&](const std::string& e) { return e.starts_with(name + "="); });
+    throw DeviceError(diagnostic(ErrorId::bad_environment, {}, {}, name,
+                                 entry->substr(name.size() + 1), "there is no such variable",
+                                 fmt::format("did you mean {}?", nearest->name)));
+  }
+}
+
 std::optional<std::string> from_process(const char* name) {
   const char* value = std::getenv(name);
   return value ? std::optional<std::string>(value) : std::nullopt;
@@ -95,7 +128,10 @@ Env Env::read(const Lookup& lookup) {
 
 const Env& env() {
   if (const Env* replaced = override_slot().load(std::memory_order_acquire)) return *replaced;
-  static const Env process = Env::read(from_process);
+  static const Env process = [] {
+    refuse_misspelt(environment_entries());
+    return Env::read(from_process);
+  }();
   return process;
 }
 
@@ -134,8 +170,9 @@ std::string env_markdown() {
       markdown_paragraph(
           "Generated from `support/env.def`; do not edit. Every variable that the library and its "
           "program read is here. An unset or empty variable means the default; a value that is not "
-          "allowed is a `DeviceError`; `tegula doctor` names `TEGULA_*` variables that are not in "
-          "this list.") +
+          "allowed is a `DeviceError` (T2006), and so is a name that differs in a letter or two from "
+          "one of these; `tegula doctor` names other `TEGULA_*` variables that are not in this "
+          "list.") +
       "\n";
   for (const EnvRow& row : kVariables) {
     std::string values = row.values;

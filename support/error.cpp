@@ -59,8 +59,11 @@ std::string joined(const std::vector<Diagnostic>& all) {
   return text;
 }
 
-std::string device_text(const std::string& message, int code, const std::string& name) {
-  return name.empty() ? message : fmt::format("{} ({}, {})", message, name, code);
+/// Returns the diagnostic with the driver's error added to its message, and a location.
+Diagnostic with_driver_error(Diagnostic d, int code, const std::string& name) {
+  const std::string error = fmt::format(" ({}, {})", name, code);
+  if (!name.empty() && !d.message.ends_with(error)) d.message += error;
+  return detail::at_caller({std::move(d)}).front();
 }
 
 std::string internal_text(const std::string& message, const std::string& reproducer) {
@@ -95,8 +98,14 @@ ProgramError::ProgramError(std::vector<Diagnostic> all)
   if (all_.empty()) throw InternalError("ProgramError without a diagnostic");
 }
 
+DeviceError::DeviceError(Diagnostic d, int code, std::string name)
+    : Error(explained(d = with_driver_error(std::move(d), code, name))),
+      diagnostic_(std::move(d)),
+      code_(code),
+      name_(std::move(name)) {}
+
 DeviceError::DeviceError(std::string message, int code, std::string name)
-    : Error(device_text(message, code, name)), code_(code), name_(std::move(name)) {}
+    : DeviceError(Diagnostic{{}, std::move(message), {}, {}, {}}, code, std::move(name)) {}
 
 InternalError::InternalError(std::string message, std::string reproducer)
     : Error(internal_text(message, reproducer)),

@@ -11,13 +11,14 @@
 #include <system_error>
 #include <utility>
 
-#include "tegula/error.h"
+#include "support/errors.h"
 
 namespace tegula {
 namespace {
 
 [[noreturn]] void fail(const char* what, const std::filesystem::path& path, int error) {
-  throw DeviceError(fmt::format("cannot {} {}: {}", what, path.string(), std::strerror(error)),
+  throw DeviceError(diagnostic(ErrorId::file_access, {}, {}, what, path.string(),
+                               std::strerror(error), "check the path and its permissions"),
                     error, strerrorname_np(error));
 }
 

@@ -214,7 +214,7 @@ bool print_sizes(const Attention& attn) {
       if (!k.report.is_clean()) fmt::print("         UNSOUND: {}\n", k.report.defects());
       good &= k.report.is_clean();
     } catch (const DeviceError& e) {
-      fmt::print("  {:<7}unknown: {}\n", backend, headline(e.what()));
+      fmt::print("  {:<7}unknown: {}\n", backend, headline(e.diagnostic().message));
     }
   }
   return good;

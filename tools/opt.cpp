@@ -125,7 +125,7 @@ std::string code_of(ir::Kernel simt, const OptOptions& o) {
                                  .options = {}});
   }
   runtime::assemble(k, request);
-  if (k.cubin.empty()) throw DeviceError(runtime::missing_ptxas_text());
+  if (k.cubin.empty()) runtime::throw_missing_ptxas();
   if (o.remarks)
     fmt::print(stderr, "{}\n",
                runtime::assembler_text(k.report, k.simt.info.smem_bytes, k.cubin.size()));

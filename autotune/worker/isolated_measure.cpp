@@ -51,7 +51,7 @@ class WorkerOrHere : public LaunchMeasure {
     try {
       f();
     } catch (const DeviceError& e) {
-      tell_once(e.what());
+      tell_once(e.diagnostic().message);
       measure_ = measure_here(tensors_, device_, options_);
       is_settled_ = true;
     }

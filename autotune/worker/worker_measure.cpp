@@ -10,7 +10,7 @@
 #include "autotune/worker/isolated_measure.h"
 #include "autotune/worker/messages.h"
 #include "autotune/worker/worker_process.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 
 namespace tegula::autotune {
 namespace {
@@ -20,6 +20,11 @@ using std::chrono::steady_clock;
 constexpr double kSlowest = 20;  // multiple of the reference's time that a candidate may take
 constexpr std::chrono::duration<double, std::milli> kSampleOverhead{0.5};  // added to each sample
 constexpr int kWarmUpSamples = 200;
+
+DeviceError lost_error(const std::string& what) {
+  return DeviceError(diagnostic(ErrorId::measuring, {}, {}, what,
+                                "TEGULA_TUNE_WORKER=off measures in this process"));
+}
 
 class WorkerMeasure : public LaunchMeasure {
  public:
@@ -110,7 +115,7 @@ void WorkerMeasure::bring_up() {
     is_reference_checked_ = true;
   } catch (const WorkerLost& lost) {
     lose();
-    throw DeviceError("the process that measures: " + lost.why);
+    throw lost_error("the process that measures has ended: " + lost.why);
   }
 }
 
@@ -129,7 +134,7 @@ void WorkerMeasure::load(int candidate, LoadedCandidate of) {
   } catch (const WorkerLost& lost) {
     lose();
     ++losses_;
-    throw DeviceError("loading it ends the process that measures: " + lost.why);
+    throw lost_error("loading it ends the process that measures: " + lost.why);
   }
 }
 
@@ -159,7 +164,7 @@ CheckResult WorkerMeasure::run(int candidate, const char* op) {
     lose();
     ++losses_;
     if (candidate == 0)
-      throw DeviceError("the default values end the process that measures them: " + lost.why);
+      throw lost_error("the default values end the process that measures them: " + lost.why);
     return {lost.timed_out ? Verdict::timeout : Verdict::fault, lost.why};
   }
 }
@@ -192,7 +197,7 @@ Round WorkerMeasure::round(std::span<const int> ids, int repetitions, std::uint6
     lose();
     if (lost.timed_out) verdict = Verdict::timeout;
     if (ids.empty())
-      throw DeviceError("the default values end the process that measures them: " + lost.why);
+      throw lost_error("the default values end the process that measures them: " + lost.why);
   } catch (const DeviceError&) {
     // A driver error. After a fault, the context is lost.
     if (process_ == nullptr || ids.empty()) throw;

@@ -15,7 +15,7 @@
 #include "autotune/worker/serve.h"
 #include "runtime/shared_library.h"
 #include "runtime/subprocess.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 
 extern char**
     environ;  // NOLINT(readability-redundant-declaration): POSIX wants the program to declare it
@@ -38,8 +38,9 @@ pid_t start(const std::filesystem::path& program, int socket) {
   const int fault = ::posix_spawn(&child, name.c_str(), &actions, nullptr, argv.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
   if (fault != 0)
-    throw DeviceError(fmt::format("{} could not be started: {}", name, std::strerror(fault)), fault,
-                      {});
+    throw DeviceError(diagnostic(ErrorId::file_access, {}, {}, "start", name, std::strerror(fault),
+                                 "set TEGULA_TUNE_WORKER to tegula-worker, or to off"),
+                      fault, {});
   return child;
 }
 
@@ -54,7 +55,9 @@ std::filesystem::path worker_program() {
 WorkerProcess::WorkerProcess(const std::filesystem::path& program) {
   std::array<int, 2> ends{-1, -1};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
-    throw DeviceError(fmt::format("socketpair failed: {}", std::strerror(errno)), errno, {});
+    throw DeviceError(diagnostic(ErrorId::driver_call, {}, {}, "socketpair", std::strerror(errno),
+                                 "close files of this process"),
+                      errno, {});
   channel_ = std::make_unique<Channel>(ends[0]);
   const std::unique_ptr<Channel> of_child = std::make_unique<Channel>(ends[1]);
   child_ = start(program, ends[1]);
@@ -102,7 +105,9 @@ void WorkerProcess::send(const WorkerMessage& request, Deadline deadline) {
 WorkerMessage WorkerProcess::receive(Deadline deadline) {
   WorkerMessage answer = guarded([&] { return channel_->receive(deadline); });
   if (const auto error = answer.fields.find("error"); error != answer.fields.end())
-    throw DeviceError(error->get<std::string>());
+    throw DeviceError(diagnostic(ErrorId::measuring, {}, {},
+                                 "in the process that measures: " + error->get<std::string>(),
+                                 "TEGULA_TUNE_WORKER=off measures in this process"));
   return answer;
 }
 

@@ -61,12 +61,17 @@ class ProgramError : public Error {
 /// The machine must be fixed: driver, memory, missing library, unsupported device.
 class DeviceError : public Error {
  public:
-  /// `code` and `name` are the driver's (0 and "" if the driver was not reached).
-  DeviceError(std::string message, int code = 0, std::string name = {});
+  /// `code` and `name` are the driver's (0 and "" if the driver was not reached). The diagnostic
+  /// is placed at the current call of the kernel library, if there is one.
+  explicit DeviceError(Diagnostic d, int code = 0, std::string name = {});
+  /// Reports a message without a T code, as programs that use the library do.
+  explicit DeviceError(std::string message, int code = 0, std::string name = {});
+  const Diagnostic& diagnostic() const { return diagnostic_; }
   int code() const { return code_; }
   const std::string& name() const { return name_; }
 
  private:
+  Diagnostic diagnostic_;
   int code_;
   std::string name_;
 };
