@@ -55,6 +55,15 @@ Gpus& gpus_of(const Driver& table) {
   return *known->back();
 }
 
+}  // namespace
+
+std::string devices_text(int gpus) {
+  if (gpus == 0) return "cpu and sim; the CUDA driver lists no GPU";
+  return gpus == 1 ? "cpu, sim and cuda:0" : fmt::format("cpu, sim and cuda:0 to cuda:{}", gpus - 1);
+}
+
+namespace {
+
 Gpu& gpu_at(int ordinal) {
   const Driver& table = driver();
   Gpus& gpus = gpus_of(table);
@@ -65,8 +74,7 @@ Gpu& gpu_at(int ordinal) {
   gpus.count.store(count, std::memory_order_relaxed);
   if (ordinal < 0 || ordinal >= count || ordinal >= kMaxDevices)
     throw DeviceError(diagnostic(ErrorId::unknown_device, {}, {}, fmt::format("cuda:{}", ordinal),
-                                 fmt::format("cpu, sim and {} of cuda:N, with N from 0",
-                                             std::min(count, kMaxDevices))),
+                                 devices_text(std::min(count, kMaxDevices))),
                       cu::kErrorInvalidDevice, "CUDA_ERROR_INVALID_DEVICE");
   return gpus.gpu[static_cast<std::size_t>(ordinal)];
 }

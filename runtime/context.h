@@ -34,6 +34,8 @@ struct DeviceProperties {
 
 /// Returns the number of GPUs; 0 without a driver. Does not throw.
 int cuda_device_count() noexcept;
+/// Returns the names of the devices of a machine with so many GPUs, for errors.
+std::string devices_text(int gpus);
 
 /// Returns the properties of GPU `ordinal`. Throws DeviceError if it does not exist.
 const DeviceProperties& device_properties(int ordinal);

@@ -1,7 +1,5 @@
 #include "tegula/device.h"
 
-#include <fmt/format.h>
-
 #include <charconv>
 
 #include "runtime/context.h"
@@ -11,16 +9,10 @@
 namespace tegula {
 namespace {
 
-std::string devices_text() {
-  std::string text = "cpu, sim";
-  for (int i = 0; i < Device::cuda_count(); ++i) text += fmt::format(", cuda:{}", i);
-  return text + " (and cuda:N for GPU N, if the driver lists it)";
-}
-
 /// Parses the value of TEGULA_DEVICE.
 Device parse_variable(const std::string& value) {
   try {
-    return Device::parse(value);
+    return Device::parse(value, {});
   } catch (const DeviceError& e) {
     throw DeviceError(diagnostic(ErrorId::bad_environment, {}, {}, "TEGULA_DEVICE", value,
                                  e.diagnostic().message, e.diagnostic().hint));
@@ -29,7 +21,7 @@ Device parse_variable(const std::string& value) {
 
 }  // namespace
 
-Device Device::parse(std::string_view text) {
+Device Device::parse(std::string_view text, Loc at) {
   if (text == "cpu") return cpu();
   if (text == "sim") return sim();
   if (text == "cuda") return cuda(0);
@@ -41,7 +33,8 @@ Device Device::parse(std::string_view text) {
     const auto [end, fault] = std::from_chars(first, last, index);
     if (fault == std::errc() && end == last && index >= 0) return cuda(index);
   }
-  throw DeviceError(diagnostic(ErrorId::unknown_device, {}, {}, text, devices_text()));
+  throw DeviceError(diagnostic(ErrorId::unknown_device, at, {}, text,
+                               runtime::devices_text(cuda_count())));
 }
 
 int Device::cuda_count() noexcept { return runtime::cuda_device_count(); }

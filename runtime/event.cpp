@@ -32,9 +32,9 @@ Event::Event(Device device) : device_(device), state_(std::make_shared<State>())
   check(driver().event_create(&state_->event, cu::kEventDefault), "cuEventCreate");
 }
 
-void Event::record(const Stream& stream) {
+void Event::record(const Stream& stream, Loc at) {
   if (stream.device() != device_)
-    throw DeviceError(diagnostic(ErrorId::device_mismatch, {}, {}, "Event::record", "the event",
+    throw DeviceError(diagnostic(ErrorId::device_mismatch, at, {}, "Event::record", "the event",
                                  device_.str(), "the stream", stream.device().str(),
                                  "an event and a stream"));
   state_->is_recorded = true;
@@ -62,13 +62,13 @@ void Event::synchronize() const {
   check(driver().event_synchronize(state_->event), "cuEventSynchronize");
 }
 
-double Event::ms_since(const Event& start) const {
+double Event::ms_since(const Event& start, Loc at) const {
   if (start.device_ != device_)
-    throw DeviceError(diagnostic(ErrorId::device_mismatch, {}, {}, "Event::ms_since",
+    throw DeviceError(diagnostic(ErrorId::device_mismatch, at, {}, "Event::ms_since",
                                  "the first event", start.device_.str(), "the second",
                                  device_.str(), "events"));
   if (!state_->is_recorded || !start.state_->is_recorded)
-    throw DeviceError(diagnostic(ErrorId::event_unrecorded, {}, {}));
+    throw DeviceError(diagnostic(ErrorId::event_unrecorded, at, {}));
   if (device_.on_host())
     return std::chrono::duration<double, std::milli>(state_->time - start.state_->time).count();
   start.synchronize();

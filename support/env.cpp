@@ -88,22 +88,6 @@ std::size_t edits_between(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-/// Rejects a variable whose name is one letter from that of a row, or two letters for a longer
-/// name: its value would be ignored silently. Names that resemble none may belong to another program or version.
-void refuse_misspelt(const std::vector<std::string>& entries) {
-  for (const std::string& name : unknown_variables(entries)) {
-    const EnvRow* nearest = std::ranges::min_element(
-        kVariables, {}, [&](const EnvRow& row) { return edits_between(name, row.name); });
-    constexpr std::size_t kShort = std::string_view("TEGULA_TUNE").size();
-    if (edits_between(name, nearest->name) > (name.size() > kShort ? 2 : 1)) continue;
-    const auto entry = std::ranges::find_if(
-        entries, [&](const std::string& e) { return e.starts_with(name + "="); });
-    throw DeviceError(diagnostic(ErrorId::bad_environment, {}, {}, name,
-                                 entry->substr(name.size() + 1), "there is no such variable",
-                                 fmt::format("did you mean {}?", nearest->name)));
-  }
-}
-
 std::optional<std::string> from_process(const char* name) {
   const char* value = std::getenv(name);
   return value ? std::optional<std::string>(value) : std::nullopt;
@@ -156,6 +140,20 @@ std::vector<std::string> unknown_variables(const std::vector<std::string>& entri
   }
   std::ranges::sort(unknown);
   return unknown;
+}
+
+void refuse_misspelt(const std::vector<std::string>& entries) {
+  for (const std::string& name : unknown_variables(entries)) {
+    const EnvRow* nearest = std::ranges::min_element(
+        kVariables, {}, [&](const EnvRow& row) { return edits_between(name, row.name); });
+    constexpr std::size_t kShort = std::string_view("TEGULA_TUNE").size();
+    if (edits_between(name, nearest->name) > (name.size() > kShort ? 2 : 1)) continue;
+    const auto entry = std::ranges::find_if(
+        entries, [&](const std::string& e) { return e.starts_with(name + "="); });
+    throw DeviceError(diagnostic(ErrorId::bad_environment, {}, {}, name,
+                                 entry->substr(name.size() + 1), "there is no such variable",
+                                 fmt::format("did you mean {}?", nearest->name)));
+  }
 }
 
 std::vector<std::string> environment_entries() {

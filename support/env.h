@@ -48,6 +48,10 @@ class EnvOverride {
 /// environment_entries() returns them.
 std::vector<std::string> unknown_variables(const std::vector<std::string>& entries);
 std::vector<std::string> environment_entries();
+/// Throws DeviceError (T2006) for an unknown variable whose name is one letter from that of a row,
+/// or two letters for a longer name: its value would be ignored silently. Other names may belong to
+/// another program or version.
+void refuse_misspelt(const std::vector<std::string>& entries);
 
 /// Returns the table as Markdown (docs/env.md).
 std::string env_markdown();

@@ -164,7 +164,7 @@ int audit(AuditArgs& args) {
   args.options.limits = autotune::limits_of(budget);
   AuditRun run(args);
   int failed = 0;
-  const Device device = args.device.empty() ? Device::best() : Device::parse(args.device);
+  const Device device = args.device.empty() ? Device::best() : Device::parse(args.device, {});
   for (const CallShape& shape : read_shapes(args.shapes)) {
     try {
       run.shape(shape, device);

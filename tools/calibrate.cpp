@@ -11,7 +11,7 @@ namespace tegula::tools {
 namespace {
 
 void calibrate(const std::string& name) {
-  const Device device = Device::parse(name);
+  const Device device = Device::parse(name, {});
   if (device.kind != DeviceKind::cuda)
     throw std::runtime_error("only a GPU is calibrated: " + name + " is none");
   const autotune::MeasuredRates rates = autotune::measure_rates(device);

@@ -37,7 +37,7 @@ struct TuneArgs {
 
 std::vector<Device> devices_of(const TuneArgs& args) {
   std::vector<Device> devices;
-  for (const std::string& name : args.devices) devices.push_back(Device::parse(name));
+  for (const std::string& name : args.devices) devices.push_back(Device::parse(name, {}));
   if (devices.empty()) devices.push_back(Device::best());
   return devices;
 }

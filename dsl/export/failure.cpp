@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "tegula/error.h"
+#include "support/errors.h"
 
 namespace tegula::c {
 namespace {
@@ -58,8 +58,11 @@ Failure current_failure() {
   } catch (const ProgramError& e) {
     return failure_of(TEGULA_COMPILE, e.diagnostic());
   } catch (const DeviceError& e) {
-    const bool is_memory = e.code() == kOutOfMemory && !e.name().empty();
-    return {is_memory ? TEGULA_MEMORY : TEGULA_DEVICE, e.code(), e.what(), "", ""};
+    const bool is_memory = e.diagnostic().code == row(ErrorId::no_memory).code ||
+                           (e.code() == kOutOfMemory && !e.name().empty());
+    Failure f = failure_of(is_memory ? TEGULA_MEMORY : TEGULA_DEVICE, e.diagnostic());
+    f.driver_code = e.code();
+    return f;
   } catch (const InternalError& e) {
     return {TEGULA_INTERNAL, 0, e.message(), e.reproducer(), ""};
   } catch (const std::bad_alloc&) {

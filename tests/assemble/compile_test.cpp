@@ -98,7 +98,7 @@ TEST(Compile, WithoutAnAssemblerThereIsPtx) {
     a.cubin();
     FAIL() << "nothing was thrown";
   } catch (const DeviceError& e) {
-    EXPECT_EQ(e.what(), runtime::missing_ptxas_text());
+    EXPECT_EQ(e.diagnostic().message, runtime::missing_ptxas_text());
   }
 }
 

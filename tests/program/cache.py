@@ -41,7 +41,7 @@ with tempfile.TemporaryDirectory() as name:
     assert cache("export", "-o", bundle).startswith("0 kernels, 40 bytes")
     assert "0 kernels" in cache("import", bundle)
     (folder / "bad.tgb").write_bytes(b"TEGULAB1 and nothing more")
-    assert "cannot be used" in cache("import", str(folder / "bad.tgb"), code=2)
+    assert "cannot use the bundle" in cache("import", str(folder / "bad.tgb"), code=2)
 
     entry = next((folder / "cache/v1/k").rglob("*.tgk"))
     damaged = bytearray(entry.read_bytes())

@@ -58,9 +58,12 @@ Value next_of(const Kernel& k, const Uses& uses, Value v) {
   return keeps_elements && d.parent == k[k[v].def].parent ? d.results[0] : Value();
 }
 
-std::vector<Flip> flips_from(const Kernel& k, const Uses& uses, Value first) {
+/// Returns the flips in the chain of ops from a tile; adds the tiles that it reaches to `passed`.
+std::vector<Flip> flips_from(const Kernel& k, const Uses& uses, Value first,
+                             std::vector<Value>& passed) {
   std::vector<Flip> flips;
   for (Value at = first; at;) {
+    passed.push_back(at);
     const auto flip = flip_of(k, uses, at);
     if (flip && k[k[at].def].opcode != Opcode::Reshape) break;
     if (flip) flips.push_back({at, flipped_bits(k, *flip)});
@@ -129,8 +132,12 @@ std::unordered_map<Value, const LinearLayout*> flip_layouts(const Kernel& k, con
                                                             Value first,
                                                             const LinearLayout& layout) {
   std::unordered_map<Value, const LinearLayout*> chosen;
-  const std::vector<Flip> flips = flips_from(k, uses, first);
+  std::vector<Value> passed;
+  const std::vector<Flip> flips = flips_from(k, uses, first, passed);
   for (const Flip& flip : flips) chosen[flip.tile] = nullptr;
+  // No chain from one of these tiles has a flip, so none is followed again.
+  if (flips.empty())
+    for (Value tile : passed) chosen[tile] = nullptr;
   const auto home = as_line(layout);
   if (!home) return chosen;
   std::vector<LinearLayout> lines;

@@ -218,9 +218,10 @@ bool LayoutAssignment::has_accumulator_layout(Value v) const {
 /// Returns true for loads outside of mainloops, which wait for the layout of the accumulator that
 /// they may be combined with.
 bool LayoutAssignment::is_behind_products(const OpData& load) const {
-  bool is_behind = plan_.wgmma;
-  for (OpId op : k_.ops(load.parent)) is_behind = is_behind && k_[op].opcode != Opcode::Dot;
-  return is_behind;
+  if (!plan_.wgmma) return false;
+  for (OpId op : k_.ops(load.parent))
+    if (k_[op].opcode == Opcode::Dot) return false;
+  return true;
 }
 
 /// Visits ops in reverse program order, so that the first of several users determines the layout.

@@ -197,6 +197,7 @@ std::vector<OperandLoad> found_by(std::optional<OperandLoad> (Finder::*find)(OpI
 }  // namespace
 
 std::vector<OperandLoad> operand_loads(const Kernel& k, OpId loop, PassContext& context) {
+  if (!first_dot(k, k[loop].regions[0])) return {};
   return found_by(&Finder::find, k, loop, context, CopiedBy::Threads);
 }
 

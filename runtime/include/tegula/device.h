@@ -1,7 +1,10 @@
 #pragma once
 #include <cstdint>
+#include <source_location>
 #include <string>
 #include <string_view>
+
+#include "tegula/location.h"
 
 namespace tegula {
 
@@ -18,7 +21,7 @@ struct Device {
 
   /// Parses "cpu", "sim", "cuda" (the same as "cuda:0") or "cuda:N". Throws DeviceError for other
   /// texts. Does not check whether the device is present.
-  static Device parse(std::string_view text);
+  static Device parse(std::string_view text, Loc at = std::source_location::current());
   static constexpr Device cpu() { return {DeviceKind::cpu, 0}; }
   static constexpr Device sim() { return {DeviceKind::sim, 0}; }
   static constexpr Device cuda(int index = 0) { return {DeviceKind::cuda, index}; }

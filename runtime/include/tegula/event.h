@@ -1,6 +1,8 @@
 #pragma once
 #include <memory>
+#include <source_location>
 
+#include "tegula/location.h"
 #include "tegula/stream.h"
 
 namespace tegula {
@@ -15,7 +17,7 @@ class Event {
   Device device() const { return device_; }
   /// Places the event after all work queued on the stream so far. Throws DeviceError for a stream
   /// of another device.
-  void record(const Stream& stream);
+  void record(const Stream& stream, Loc at = std::source_location::current());
   /// Returns true if all work before the event is done, or if it was never recorded.
   bool is_done() const;
   /// Waits until that work is done. Throws DeviceError if the work failed.
@@ -23,7 +25,7 @@ class Event {
   /// Returns the milliseconds from another event of the device to this one, after waiting for both.
   /// On the host that is the time between the calls of `record`. Throws DeviceError if either event
   /// was never recorded.
-  double ms_since(const Event& start) const;
+  double ms_since(const Event& start, Loc at = std::source_location::current()) const;
 
  private:
   struct State;

@@ -34,7 +34,15 @@ TEST(Event, RefusesOtherDevicesAndEventsWithoutAPlace) {
   cpu.record(Stream(Device::cpu()));
   sim.record(Stream(Device::sim()));
   EXPECT_THROW((void)cpu.ms_since(sim), DeviceError);
-  EXPECT_THROW((void)cpu.ms_since(Event(Device::cpu())), DeviceError);
+  int line = 0;
+  try {
+    line = __LINE__ + 1;
+    (void)cpu.ms_since(Event(Device::cpu()));
+    ADD_FAILURE();
+  } catch (const DeviceError& e) {
+    EXPECT_EQ(e.diagnostic().code, "T2003");
+    EXPECT_EQ(e.diagnostic().loc.line, static_cast<unsigned>(line)) << e.what();
+  }
 }
 
 }  // namespace

@@ -22,6 +22,7 @@
 namespace tegula::runtime::launch_test {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::mock;
 using testing::MockDriver;
@@ -132,11 +133,11 @@ TEST(Launch, FailureNamesTheCause) {
   shape.cluster = {2, 1, 1};
   const PreparedLaunch plan(load(), shape, {});
   mock().next_launch = cu::kErrorInvalidValue;
-  EXPECT_EQ(error_of<DeviceError>([&] { plan.launch(kStream, nullptr, {3, 1, 1}); }),
-            "cuLaunchKernelEx failed: mock text; kernel k on cuda:0, grid [3, 1, 1], block [1, 1, "
-            "1], cluster [2, 1, 1], 0 bytes of "
-            "dynamic shared memory: 3 blocks along x do not divide into clusters of 2 "
-            "(CUDA_ERROR_MOCK, 1)");
+  EXPECT_THAT(
+      error_of<DeviceError>([&] { plan.launch(kStream, nullptr, {3, 1, 1}); }),
+      HasSubstr("error T2004: cuLaunchKernelEx failed: mock text; kernel k on cuda:0, grid [3, 1, "
+                "1], block [1, 1, 1], cluster [2, 1, 1], 0 bytes of dynamic shared memory: 3 "
+                "blocks along x do not divide into clusters of 2 (CUDA_ERROR_MOCK, 1)"));
   EXPECT_EQ(grid_fault({4, 65536, 1}, {1, 1, 1}), "65536 blocks along y, where 65535 is the most");
 }
 
@@ -481,9 +482,9 @@ TEST(Driver, MissingEntryThrowsItsName) {
   const MockDriver driver;
   EXPECT_EQ(
       error_of<DeviceError>([&] { driver.table.max_active_clusters(nullptr, nullptr, nullptr); }),
-      "the CUDA driver has no cuOccupancyMaxActiveClusters, which is needed for occupancy reports; "
-      "it came with CUDA "
-      "11.7: update the NVIDIA driver (CUDA_ERROR_NOT_FOUND, 500)");
+      "error T2005: the CUDA driver has no cuOccupancyMaxActiveClusters, which is needed for "
+      "occupancy reports; it came with CUDA 11.7 (CUDA_ERROR_NOT_FOUND, 500)\n"
+      "  hint: update the NVIDIA driver");
 }
 
 TEST(Driver, MissingLibraryIsExplained) {
@@ -504,10 +505,13 @@ TEST(Driver, ErrorsCarryCodeAndName) {
   } catch (const DeviceError& e) {
     EXPECT_EQ(e.code(), 2);
     EXPECT_EQ(e.name(), "CUDA_ERROR_OUT_OF_MEMORY");
-    EXPECT_STREQ(e.what(), "cuMemAlloc failed: mock text (CUDA_ERROR_OUT_OF_MEMORY, 2)");
+    EXPECT_EQ(e.diagnostic().code, "T2004");
+    EXPECT_EQ(e.diagnostic().message,
+              "cuMemAlloc failed: mock text (CUDA_ERROR_OUT_OF_MEMORY, 2)");
   }
   EXPECT_THAT(error_of<DeviceError>([] { device_properties(1); }),
-              HasSubstr("there is no device cuda:1: the driver lists 1 GPU"));
+              AllOf(HasSubstr("error T2002: there is no device called 'cuda:1'"),
+                    HasSubstr("hint: the devices are cpu, sim and cuda:0")));
 }
 
 TEST(DeviceTensor, RoundTripsAndFrees) {
@@ -531,7 +535,9 @@ TEST(DeviceTensor, RoundTripsAndFrees) {
   EXPECT_TRUE(mock().live_memory.empty());
   mock().next_alloc = cu::kErrorOutOfMemory;
   EXPECT_THAT(error_of<DeviceError>([] { Tensor::empty({64}, DType::f32, Device::cuda(0)); }),
-              HasSubstr("cuda:0 cannot allocate 256 bytes: 5 of 10 bytes are free"));
+              AllOf(HasSubstr("error T2001: cuda:0: there is no room for 256 bytes of device memory "
+                              "(CUDA_ERROR_OUT_OF_MEMORY, 2)"),
+                    HasSubstr("hint: 5 of 10 bytes are free")));
   mock().next_alloc = cu::kErrorStreamCaptureUnsupported;
   EXPECT_THAT(error_of<DeviceError>([] { Tensor::empty({64}, DType::f32, Device::cuda(0)); }),
               HasSubstr("make the tensor before the capture begins"));

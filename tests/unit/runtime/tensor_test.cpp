@@ -277,8 +277,9 @@ TEST(Device, Parse) {
       Device::parse(bad);
       ADD_FAILURE() << bad;
     } catch (const DeviceError& e) {
-      EXPECT_EQ(std::string(e.what()), std::string("there is no device called '") + bad +
-                                           "'; devices are cpu, sim, cuda and cuda:N");
+      EXPECT_EQ(e.diagnostic().code, "T2002");
+      EXPECT_EQ(e.diagnostic().message, std::string("there is no device called '") + bad + "'");
+      EXPECT_TRUE(e.diagnostic().hint.starts_with("the devices are cpu")) << e.what();
     }
   }
 }

@@ -24,7 +24,8 @@ std::string refusal_of(const std::map<std::string, std::string>& values) {
   try {
     read_from(values);
   } catch (const DeviceError& e) {
-    return e.what();
+    EXPECT_EQ(e.diagnostic().code, "T2006");
+    return e.diagnostic().message + "; " + e.diagnostic().hint;
   }
   return "accepted";
 }
@@ -54,13 +55,33 @@ TEST(Env, ReadsEveryKind) {
 }
 
 TEST(Env, RefusesValuesOutsideTheTable) {
-  EXPECT_EQ(refusal_of({{"TEGULA_EAGER", "yes"}}), "TEGULA_EAGER=yes: expected 0 or 1");
+  const std::string not_allowed = " in the environment: the value is not allowed; give ";
+  EXPECT_EQ(refusal_of({{"TEGULA_EAGER", "yes"}}), "TEGULA_EAGER=yes" + not_allowed + "0 or 1");
   EXPECT_EQ(refusal_of({{"TEGULA_LOOP_LIMIT", "0"}}),
-            "TEGULA_LOOP_LIMIT=0: expected a positive integer");
+            "TEGULA_LOOP_LIMIT=0" + not_allowed + "a positive integer");
   EXPECT_EQ(refusal_of({{"TEGULA_LOOP_LIMIT", "10k"}}),
-            "TEGULA_LOOP_LIMIT=10k: expected a positive integer");
+            "TEGULA_LOOP_LIMIT=10k" + not_allowed + "a positive integer");
   EXPECT_EQ(refusal_of({{"TEGULA_CACHE", "of"}}),
-            "TEGULA_CACHE=of: expected one of on, off, readonly");
+            "TEGULA_CACHE=of" + not_allowed + "one of on, off, readonly");
+}
+
+TEST(Env, RefusesMisspeltNames) {
+  const auto refusal = [](const char* entry) -> std::string {
+    try {
+      refuse_misspelt({"HOME=/root", entry});
+    } catch (const DeviceError& e) {
+      return e.diagnostic().code + " " + e.diagnostic().hint;
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(refusal("TEGULA_DEVCE=sim"), "T2006 did you mean TEGULA_DEVICE?");
+  EXPECT_EQ(refusal("TEGULA_DEVCIE=sim"), "T2006 did you mean TEGULA_DEVICE?");
+  EXPECT_EQ(refusal("TEGULA_PTXA=/x"), "T2006 did you mean TEGULA_PTXAS?");
+  EXPECT_EQ(refusal("TEGULA_CACHE_DIRS=/x"), "T2006 did you mean TEGULA_CACHE_DIR?");
+  EXPECT_EQ(refusal("TEGULA_DEVICE=sim"), "accepted");
+  EXPECT_EQ(refusal("TEGULA_TREE=/home"), "accepted") << "two of four letters differ from TUNE";
+  EXPECT_EQ(refusal("TEGULA_FUZZ_SEED=1"), "accepted");
+  EXPECT_EQ(refusal("DEVCE=sim"), "accepted");
 }
 
 TEST(Env, NamesUnknownVariables) {

@@ -76,9 +76,14 @@ TEST(CompileError, NeedsADiagnostic) {
 
 TEST(DeviceError, NamesTheDriversCode) {
   const DeviceError e("cuLaunchKernel: bad grid", 1, "CUDA_ERROR_INVALID_VALUE");
-  EXPECT_STREQ(e.what(), "cuLaunchKernel: bad grid (CUDA_ERROR_INVALID_VALUE, 1)");
+  EXPECT_STREQ(e.what(), "error: cuLaunchKernel: bad grid (CUDA_ERROR_INVALID_VALUE, 1)");
   EXPECT_EQ(e.code(), 1);
-  EXPECT_STREQ(DeviceError("libcuda.so.1 not found").what(), "libcuda.so.1 not found");
+  EXPECT_STREQ(DeviceError("libcuda.so.1 not found").what(), "error: libcuda.so.1 not found");
+  // The same error, placed.
+  Diagnostic placed{"T2004", e.diagnostic().message, {intern("k.cpp"), 3, 0}, {}, "wait"};
+  EXPECT_STREQ(DeviceError(placed, 1, e.name()).what(),
+               "k.cpp:3: error T2004: cuLaunchKernel: bad grid (CUDA_ERROR_INVALID_VALUE, 1)\n"
+               "  hint: wait");
 }
 
 TEST(InternalError, GivesTheReproducer) {

@@ -54,8 +54,9 @@ TEST_F(TextFiles, NamesTheFileAndTheReason) {
     read_file(dir_ / "absent");
     FAIL() << "read a file that is not there";
   } catch (const DeviceError& e) {
-    EXPECT_EQ(e.what(), "cannot read " + (dir_ / "absent").string() +
-                            ": No such file or directory (ENOENT, 2)");
+    EXPECT_EQ(e.diagnostic().code, "T2008");
+    EXPECT_EQ(e.diagnostic().message, "cannot read " + (dir_ / "absent").string() +
+                                          ": No such file or directory (ENOENT, 2)");
     EXPECT_EQ(e.code(), ENOENT);
   }
 }

@@ -1,0 +1,201 @@
+// Kernel lambdas that do not end, or that throw: each ends in a CompileError with the kernel's name
+// and a line of the lambda, and the kernel can be called again.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <pthread.h>
+
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "tegula/kernels/attention.h"
+#include "tegula/tegula.h"
+
+namespace tegula::limits_test {
+namespace {
+
+using ::testing::HasSubstr;
+
+Tensor numbers(Device d = Device::cpu()) { return Tensor::iota({8}, DType::f32, d); }
+Tensor result(Device d = Device::cpu()) { return Tensor::empty({8}, DType::f32, d); }
+
+Diagnostic error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const CompileError& e) {
+    return e.diagnostic();
+  } catch (const std::exception& e) {
+    ADD_FAILURE() << e.what();
+  }
+  return {};
+}
+
+/// The error has the code, the kernel's name and a line of this file.
+void expect_error(const char* code, const std::function<void()>& f, const char* name = "k") {
+  const Diagnostic d = error_of(f);
+  EXPECT_EQ(d.code, code);
+  EXPECT_THAT(d.message, HasSubstr(std::string("kernel ") + name));
+  EXPECT_THAT(d.hint, ::testing::Not(::testing::IsEmpty()));
+  ASSERT_TRUE(d.loc.known()) << code;
+  EXPECT_THAT(d.loc.file, HasSubstr("limits_test.cpp"));
+}
+
+/// Traces a kernel that applies `f` to a tile.
+template <class F>
+void trace(const F& f) {
+  kernel("k", [&f](In<f32, 1> x, Out<f32, 1> z) {
+    for (auto i : grid(z, 8)) z(i) = f(x(i));
+  }).trace(numbers(), result());
+}
+
+volatile bool is_done = false;
+
+Tile endless(const Tile& t) { return is_done ? t : endless(t + 1.0f) * 2.0f; }
+
+/// Copies its argument, and records nothing.
+Tile idle(Tile t) { return is_done ? t : idle(t); }
+
+TEST(Recursion, EndsWithTheLine) {
+  for (const Device d : {Device::cpu(), Device::sim()})
+    expect_error("T1019", [&] {
+      kernel("k", [](In<f32, 1> x, Out<f32, 1> z) {
+        for (auto i : grid(z, 8)) z(i) = endless(x(i));
+      })(numbers(d), result(d));
+    });
+  expect_error("T1019", [] { trace(endless); });
+  expect_error("T1019", [] { trace(idle); });
+  expect_error("T1019", [] { trace([](const Tile& t) { return map(endless, t); }); });
+  expect_error("T1019", [] {
+    trace([](const Tile& t) {
+      return t + reduce(t, 0, [](Tile a, Tile b) { return endless(a + b); });
+    });
+  });
+  expect_error("T1019", [] {
+    trace([](const Tile& t) {
+      return scan(t, 0, [](Tile a, Tile b) { return endless(a + b); });
+    });
+  });
+}
+
+/// Through regions, which are left in order.
+void nested(Tile& t) {
+  if_(sum(t) > 0.0f, [&] { nested(t); });
+}
+
+TEST(Recursion, ThroughBranches) {
+  expect_error("T1019", [] {
+    trace([](Tile t) {
+      nested(t);
+      return t;
+    });
+  });
+}
+
+TEST(Recursion, ThatEndsIsNoError) {
+  const std::function<Tile(Tile, int)> f = [&](Tile t, int n) {
+    return n == 0 ? t : f(t + 1.0f, n - 1);
+  };
+  const auto k = kernel("k", [&f](In<f32, 1> x, Out<f32, 1> z) {
+    for (auto i : grid(z, 8)) z(i) = f(x(i), 1000);
+  });
+  const Tensor z = result();
+  k(numbers(), z);
+  EXPECT_EQ(z.to_vector<float>()[3], 1003);
+}
+
+/// Runs `f` on a thread with a stack of so many bytes.
+void on_small_stack(std::size_t bytes, const std::function<void()>& f) {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, bytes);
+  pthread_t thread;
+  const auto run = [](void* f) -> void* {
+    (*static_cast<const std::function<void()>*>(f))();
+    return nullptr;
+  };
+  ASSERT_EQ(pthread_create(&thread, &attributes, run, const_cast<std::function<void()>*>(&f)), 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&attributes);
+}
+
+TEST(Recursion, OnThreadsWithSmallStacks) {
+  for (const std::size_t bytes : {std::size_t{256} << 10, std::size_t{512} << 10})
+    on_small_stack(bytes, [] {
+      expect_error("T1019", [] { trace(endless); });
+      trace([](const Tile& t) { return t + 1.0f; });
+    });
+}
+
+TEST(Loop, OfAMillionOperationsEndsWithTheCount) {
+  expect_error("T1018", [] {
+    trace([](Tile t) {
+      while (!is_done) t = t + t;
+      return t;
+    });
+  });
+  const Diagnostic d = error_of([] {
+    trace([](Tile t) {
+      while (!is_done) t = t + t;
+      return t;
+    });
+  });
+  EXPECT_THAT(d.message, HasSubstr("1000000 operations"));
+}
+
+/// A body is recorded twice, which does not halve the limit.
+TEST(Loop, OfManyOperationsIsNoError) {
+  trace([](Tile t) {
+    for (int i = 0; i < 60'000; ++i) t = t + t;
+    return t;
+  });
+}
+
+/// A mask and a score function are called in a kernel of the library.
+void masked_by(const std::function<Tile(Tile)>& f, bool is_score) {
+  const Tensor t = Tensor::zeros({1, 1, 16, 16}, DType::bf16, Device::cpu());
+  const Attention attend =
+      is_score ? attention({.score = [f](Tile s, Tile, Tile, Tile, Tile) { return f(s); }})
+               : attention({.mask = [f](Tile, Tile, Tile q, Tile kv) { return f(q) <= kv; }});
+  attend(t, t, t, t);
+}
+
+TEST(Recursion, InMasksAndScores) {
+  for (const bool is_score : {false, true})
+    expect_error("T1019", [&] { masked_by([](Tile t) { return idle(t); }, is_score); }, "attention");
+}
+
+// ---- exceptions ---------------------------------------------------------------------------------
+TEST(Thrown, WhatIsNoStdException) {
+  expect_error("T1021", [] {
+    trace([](Tile) -> Tile { throw 42; });
+  });
+  expect_error("T1021", [] {
+    trace([](Tile t) {
+      for (auto j : steps(8, 4)) {
+        t += 1.0f;
+        throw "text";
+      }
+      return t;
+    });
+  });
+  expect_error("T1021", [] {
+    trace([](const Tile& t) { return map([](Tile) -> Tile { throw nullptr; }, t); });
+  });
+}
+
+TEST(Thrown, InMasksAndScores) {
+  for (const bool is_score : {false, true})
+    expect_error("T1021", [&] { masked_by([](Tile) -> Tile { throw 42; }, is_score); }, "attention");
+}
+
+TEST(Thrown, StdExceptionsKeepTheirText) {
+  const Diagnostic d = error_of([] {
+    trace([](Tile) -> Tile { throw std::runtime_error("no luck"); });
+  });
+  EXPECT_EQ(d.code, "T0305");
+  EXPECT_THAT(d.message, HasSubstr("no luck"));
+}
+
+}  // namespace
+}  // namespace tegula::limits_test
