@@ -29,6 +29,9 @@ constexpr const char* kKeepsIndex =
 
 // ---- scopes -------------------------------------------------------------------------------------
 OpenScope& Tracer::push(ScopeKind kind) {
+  if (scopes_.size() == kMaxOpenRegions)
+    fail(ErrorId::trace_too_deep, build.loc, {{scopes_.front().loc, "the outermost begins here"}},
+         kernel.info.name, kernel.op_count(), fmt::format("{} regions are open", kMaxOpenRegions));
   OpenScope s;
   s.kind = kind;
   s.id = ++next_scope_;

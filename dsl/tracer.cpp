@@ -113,7 +113,7 @@ void Tracer::check_stack() const {
   if (static_cast<const char*>(__builtin_frame_address(0)) >= stack_end_) [[likely]]
     return;
   fail(ErrorId::trace_too_deep, build.loc, {{instance->loc(), "the kernel is made here"}},
-       kernel.info.name, kernel.op_count());
+       kernel.info.name, kernel.op_count(), "the stack of its thread is nearly used");
 }
 
 void Tracer::throw_pending() {

@@ -101,6 +101,8 @@ inline constexpr int kMaxTileRank = 6;
 inline constexpr std::int64_t kMaxTileElements = std::int64_t{1} << 20;
 /// Most ops of a trace.
 inline constexpr std::size_t kMaxTraceOps = 1'000'000;
+/// Most regions of a trace that are inside each other: passes recurse over them.
+inline constexpr std::size_t kMaxOpenRegions = 1000;
 inline bool is_block(std::int64_t elements) { return elements > 0 && elements <= kMaxTileElements; }
 
 /// Base of what a recording throws to start over.

