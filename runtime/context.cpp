@@ -59,7 +59,8 @@ Gpus& gpus_of(const Driver& table) {
 
 std::string devices_text(int gpus) {
   if (gpus == 0) return "cpu and sim; the CUDA driver lists no GPU";
-  return gpus == 1 ? "cpu, sim and cuda:0" : fmt::format("cpu, sim and cuda:0 to cuda:{}", gpus - 1);
+  if (gpus == 1) return "cpu, sim and cuda:0";
+  return fmt::format("cpu, sim and cuda:0 to cuda:{}", gpus - 1);
 }
 
 namespace {

@@ -139,8 +139,8 @@ TEST_F(Eager, ProgramsThatAreNotThereOrMeetAreRefused) {
     EXPECT_EQ(
         refusal(program, [&] { copies(x, y); }),
         std::string("TEGULA_EAGER_PROGRAM=") + program +
-            " in the environment: kernel copies has 3 programs in this launch; give a number from 0 "
-            "to 2, or all");
+            " in the environment: kernel copies has 3 programs in this launch; give a number from "
+            "0 to 2, or all");
   EXPECT_EQ(refusal("2", [&] { copies(x, y); }), "ran");
   const auto meets = kernel("meets", [](InOut<f32, 1> from, Out<f32, 1> to) {
     for (auto i : grid(to, 4)) from(i) = from(i) + 1;

@@ -153,7 +153,8 @@ TEST(Assemble, RefusedPtxIsOurFault) {
     assemble(job("not PTX at all"));
     FAIL();
   } catch (const InternalError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("ptxas refused the PTX of kernel k for sm_90a: ptxas /proc/self/fd/"));
+    EXPECT_THAT(e.what(), HasSubstr("ptxas refused the PTX of kernel k for sm_90a: ptxas "
+                                    "/proc/self/fd/"));
     EXPECT_THAT(e.reproducer(), HasSubstr("-arch=sm_90a -o /dev/null /tmp/tegula-"));
     const std::size_t at = e.reproducer().rfind(' ');
     EXPECT_EQ(read_file(e.reproducer().substr(at + 1)), "not PTX at all");

@@ -57,7 +57,8 @@ TEST(Doctor, NamesWhatIsMissingAndItsPackage) {
   const std::string text = d.str();
   EXPECT_THAT(
       text,
-      HasSubstr("--  ptxas        TEGULA_PTXAS=/nowhere/ptxas in the environment: it is not a program"));
+      HasSubstr("--  ptxas        TEGULA_PTXAS=/nowhere/ptxas in the environment: it is not a "
+                "program"));
   EXPECT_THAT(text, HasSubstr("                 needed for cubins that are kept"));
   EXPECT_THAT(text, HasSubstr("to mend: install cuda-nvrtc-13-0"));
   EXPECT_THAT(text, HasSubstr("to cubin: no;"));

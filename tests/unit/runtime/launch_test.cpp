@@ -535,8 +535,8 @@ TEST(DeviceTensor, RoundTripsAndFrees) {
   EXPECT_TRUE(mock().live_memory.empty());
   mock().next_alloc = cu::kErrorOutOfMemory;
   EXPECT_THAT(error_of<DeviceError>([] { Tensor::empty({64}, DType::f32, Device::cuda(0)); }),
-              AllOf(HasSubstr("error T2001: cuda:0: there is no room for 256 bytes of device memory "
-                              "(CUDA_ERROR_OUT_OF_MEMORY, 2)"),
+              AllOf(HasSubstr("error T2001: cuda:0: there is no room for 256 bytes of device "
+                              "memory (CUDA_ERROR_OUT_OF_MEMORY, 2)"),
                     HasSubstr("hint: 5 of 10 bytes are free")));
   mock().next_alloc = cu::kErrorStreamCaptureUnsupported;
   EXPECT_THAT(error_of<DeviceError>([] { Tensor::empty({64}, DType::f32, Device::cuda(0)); }),
