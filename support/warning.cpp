@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 #include "support/env.h"
@@ -42,13 +43,16 @@ WarningHandler set_warning_handler(WarningHandler next) {
 
 namespace {
 thread_local int muted = 0;
+/// Code of the warning about spilled registers.
+constexpr std::string_view kSpillsCode = "T1501";
 }  // namespace
 
 WarningsMuted::WarningsMuted() { ++muted; }
 WarningsMuted::~WarningsMuted() { --muted; }
+bool warnings_are_muted() { return muted > 0; }
 
 void report_warnings(std::span<const Warning> warnings) {
-  if (warnings.empty() || muted > 0) return;
+  if (warnings.empty() || warnings_are_muted()) return;
   WarningHandler call;
   {
     const std::lock_guard lock(handler().mutex);
@@ -57,7 +61,7 @@ void report_warnings(std::span<const Warning> warnings) {
   for (const Warning& w : warnings) {
     if (call)
       call(w);
-    else if (env().warn)
+    else if (env().warn == "1" || (env().warn == "spills" && w.code == kSpillsCode))
       std::fputs((w.str() + "\n").c_str(), stderr);
   }
 }

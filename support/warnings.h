@@ -6,7 +6,8 @@
 
 namespace tegula {
 
-/// Passes the warnings to the handler; without one, writes them to stderr if TEGULA_WARN is set.
+/// Passes the warnings to the handler; without one, writes those that TEGULA_WARN selects to
+/// stderr.
 void report_warnings(std::span<const Warning> warnings);
 
 /// Suppresses the warnings that this thread reports during the object's lifetime.
@@ -17,5 +18,7 @@ class WarningsMuted {
   WarningsMuted(const WarningsMuted&) = delete;
   WarningsMuted& operator=(const WarningsMuted&) = delete;
 };
+/// Returns true if this thread reports no warnings.
+bool warnings_are_muted();
 
 }  // namespace tegula

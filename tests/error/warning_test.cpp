@@ -7,6 +7,7 @@
 
 #include "runtime/warnings.h"
 #include "support/env.h"
+#include "support/warnings.h"
 #include "tegula/tegula.h"
 
 namespace tegula::warning_test {
@@ -176,12 +177,32 @@ TEST(Warning, ReachesTheErrorStreamWhereThatIsAskedFor) {
   };
   EXPECT_EQ(call("silent"), "");
   Env wanted = env();
-  wanted.warn = true;
+  wanted.warn = "1";
   const EnvOverride scope(wanted);
   EXPECT_THAT(call("spoken"), testing::HasSubstr("warning T0508: kernel spoken: "));
   const Heard heard;
   EXPECT_EQ(call("handled"), "") << "a handler has it";
   EXPECT_EQ(heard.texts.size(), 1u);
+}
+
+TEST(Warning, SpillsReachTheErrorStreamByDefault) {
+  const Warning spills{"T1501", "wide", {}, "a thread spills 8 bytes", ""},
+      other{"T1505", "wide", {}, "a dot runs as mma.sync", ""};
+  const auto written = [&](const char* selected) {
+    Env chosen = env();
+    chosen.warn = selected;
+    const EnvOverride scope(chosen);
+    testing::internal::CaptureStderr();
+    report_warnings(std::vector{spills, other});
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(Env().warn, "spills");
+  EXPECT_EQ(written("spills"), "warning T1501: kernel wide: a thread spills 8 bytes\n");
+  EXPECT_THAT(written("1"), testing::HasSubstr("T1505"));
+  EXPECT_EQ(written("0"), "");
+  const Heard heard;
+  EXPECT_EQ(written("spills"), "") << "a handler has it";
+  EXPECT_EQ(heard.texts.size(), 2u);
 }
 
 // ---- of the assembler's log

@@ -329,7 +329,7 @@ class Kernel {
 
   /// Returns the warnings about everything compiled so far, each once: spills, dots that are not on
   /// the GPU's fastest path, results that are never stored. Empty before the first call. A handler
-  /// (set_warning_handler) or, if TEGULA_WARN=1, standard error also receives them.
+  /// (set_warning_handler) also receives them; without one, standard error those about spills.
   std::vector<Warning> warnings() const { return detail::warnings(*instance_); }
 
   /// Packs the arguments of a call. The result points to the tensors, which must outlive it.

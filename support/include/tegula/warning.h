@@ -26,10 +26,10 @@ using WarningHandler = std::function<void(const Warning&)>;
 
 /// Installs the process's warning handler and returns the previous one. The handler is called once
 /// for each warning of each kernel that the process compiles, or finds compiled on disk, at the
-/// kernel's first call and on the thread that makes it. It may throw, and the call then throws. An
-/// empty handler, the default, drops warnings, unless TEGULA_WARN=1 writes them to the standard
-/// error stream. By default the library prints only the output of `print` in kernels.
-/// `Kernel::warnings()` returns the warnings in any case.
+/// kernel's first call and on the thread that makes it. It may throw, and the call then throws.
+/// Without a handler, the default, warnings about spilled registers (T1501) are written to the
+/// standard error stream and others are dropped; TEGULA_WARN=1 writes all of them, TEGULA_WARN=0
+/// none. `Kernel::warnings()` returns the warnings in any case.
 WarningHandler set_warning_handler(WarningHandler handler);
 
 }  // namespace tegula
