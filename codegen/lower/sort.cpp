@@ -11,6 +11,7 @@
 
 #include "codegen/lower/shuffle.h"
 #include "codegen/lower/sort_key.h"
+#include "codegen/lower/sort_memory.h"
 #include "codegen/lower/topk.h"
 #include "ir/layout/distributed.h"
 #include "ir/layout/linear_layout.h"
@@ -285,9 +286,11 @@ void lower_Sort(Lowering& l, OpId op) {
                         (key.is_word() && is_in_word_order(layout, axis, static_cast<int>(count))));
   const Value elements = l.get(d.operands[0]);
   const auto by_network = [&] {
+    const Tuple keys = key.encode(elements, index, present);
+    if (is_sorted_in_memory(l.from, d))
+      return key.decode(sorted_in_memory(l, key, layout, axis, keys, result));
     const LinearLayout first = first_elements(layout, axis, static_cast<int>(count));
-    const Tuple best =
-        Network(l, key, layout, axis, key.encode(elements, index, present)).run(first);
+    const Tuple best = Network(l, key, layout, axis, keys).run(first);
     return key.decode(own_elements(l, best, axis, first, result));
   };
   const Tuple sorted = selects ? PackedTopk(l, key, layout, axis, result, is_descending,

@@ -6,14 +6,6 @@ namespace tegula::codegen {
 
 using namespace ir;
 
-namespace {
-
-/// Added to the index of an absent element. It is larger than any index, so that the element
-/// follows a number with the same key.
-constexpr std::int64_t kNowhere = std::int64_t{1} << 21;
-
-}  // namespace
-
 SortKey::SortKey(Lowering& l, DType dtype, bool descending, SortWord word)
     : l_(l),
       dtype_(dtype),
@@ -82,9 +74,8 @@ Tuple SortKey::encode(Value registers, Value index, Value present) {
     key = is_float(dtype_) ? l_.b.op(Opcode::And, {key, number(0xffff0000u)})
                            : l_.b.op(Opcode::Shl, {key, number(16)});
   if (present) {
-    const Value behind = l_.b.i32(is_packed() ? kPackedPlaces : kNowhere);
     key = l_.b.select(present, key, number(is_packed() ? 0xffff0000u : all_ones()));
-    at = l_.b.select(present, at, l_.b.add(at, behind));
+    at = l_.b.select(present, at, l_.b.add(at, l_.b.i32(kSortedPlaces)));
   }
   if (word_ == SortWord::Key) return {key};
   if (!is_packed()) return {key, at};
@@ -147,10 +138,10 @@ Tuple SortKey::decode(const Tuple& k) {
     const Value low = l_.b.op(Opcode::And, {k[0], number(0xffff)});
     key = l_.b.op(Opcode::Shr, {k[0], number(16)});
     index = l_.b.op(Opcode::Bitcast, {low}, l_.type(low).with_dtype(DType::i32));
-    is_nowhere = l_.b.cmp("ge", index, l_.b.i32(kPackedPlaces));
+    is_nowhere = l_.b.cmp("ge", index, l_.b.i32(kSortedPlaces));
   } else {
     index = k[1];
-    is_nowhere = l_.b.cmp("ge", index, l_.b.i32(kNowhere));
+    is_nowhere = l_.b.cmp("ge", index, l_.b.i32(kSortedPlaces));
   }
   const Value zero = is_float(dtype_) ? l_.b.constant(Type::scalar(dtype_), 0.0)
                                       : l_.b.constant(Type::scalar(dtype_), std::int64_t{0});

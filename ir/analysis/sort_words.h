@@ -16,7 +16,12 @@ enum class SortWord : std::uint8_t {
 /// axis.
 SortWord sort_word(const Kernel& k, const OpData& sort, std::int64_t extent);
 
-/// Number of positions that a packed index can represent.
-inline constexpr std::int64_t kPackedPlaces = std::int64_t{1} << 15;
+/// Largest number of elements of a sort. An index has 15 bits; larger ones mark absent elements, so
+/// that these follow a number with the same key.
+inline constexpr std::int64_t kSortedPlaces = std::int64_t{1} << 15;
+
+/// Returns true if lines are sorted in shared memory, in loops: the assembler would compile their
+/// network of registers for many seconds.
+bool is_sorted_in_memory(const Kernel& k, const OpData& sort);
 
 }  // namespace tegula::ir

@@ -216,6 +216,40 @@ TEST_P(Order, TopkOfAnyK) {
   check<f32>({.rows = 3, .n = 64, .k = 5, .is_descending = true}, std::vector<float>(192, 2.0f));
 }
 
+/// Lines that are sorted in shared memory: more rows than warps, absent elements, the best few, and
+/// more threads than have keys.
+TEST_P(Order, LongLines) {
+  for (Absent absent : {Absent::Nothing, Absent::Mask}) {
+    const Case c{.rows = 3, .n = 2000, .is_descending = true, .absent = absent, .ragged = 30};
+    check<f32>(c, few_numbers(3 * 1970, 3000));
+    check<i64>(c, few_numbers(3 * 1970, 40));
+  }
+  check<bf16>({.n = 4096, .warps = 8}, few_numbers(8192, 200));
+  check<f64>({.n = 4096, .k = 20, .warps = 32, .is_descending = true}, few_numbers(8192, 3000));
+  check<f32>({.n = 8192, .k = 1000, .warps = 16}, few_numbers(16384, 3000));
+}
+
+/// The indices of values that are not asked for take no memory; NaN comes before absent elements.
+TEST_P(Order, LongLinesOfValuesAlone) {
+  constexpr int kPresent = 2000;
+  const auto sorted = kernel("sorted", [](In<f32, 1> x, Out<f32, 1> y) {
+    for (auto r : grid(y, 2048)) y(r) = sort(x(r));
+  });
+  std::vector<float> x = few_numbers(kPresent, 3000);
+  for (std::size_t i = 0; i < x.size(); i += 100) x[i] = static_cast<float>(kNan);
+  const Tensor y = empty({kPresent}, DType::f32);
+  sorted(stream(), Tensor::from(x, {kPresent}, GetParam()), y);
+  const auto numbers = std::ranges::partition(x, [](float v) { return !std::isnan(v); });
+  std::sort(x.begin(), numbers.begin());
+  const auto got = y.to_doubles();
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    ASSERT_EQ(std::isnan(got[i]), std::isnan(x[i])) << i;
+    if (!std::isnan(x[i])) {
+      ASSERT_EQ(got[i], x[i]) << i;
+    }
+  }
+}
+
 /// Companions of keys that are equal keep their order; those of absent keys are not stored.
 TEST_P(Order, PayloadsInTheKeysOrder) {
   const auto by_key =
