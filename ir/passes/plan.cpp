@@ -7,13 +7,13 @@
 #include <optional>
 
 #include "ir/analysis/multicast_loads.h"
-#include "ir/analysis/register_pressure.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/analysis/tma_store.h"
 #include "ir/analysis/toeplitz.h"
 #include "ir/passes/mma_loop/operand_loads.h"
 #include "ir/passes/schedule/dot_graph_plan.h"
 #include "ir/passes/schedule/kernel_summary.h"
+#include "ir/passes/schedule/live_tiles.h"
 #include "ir/passes/schedule/plan_reasons.h"
 #include "ir/passes/schedule/producer_warps.h"
 #include "ir/passes/schedule/swap_ab.h"
@@ -199,13 +199,13 @@ int stages_that_fit(const Kernel& k, int wanted) {
 Plan make_plan(const Kernel& k, const KernelSummary& s, bool tma_aux_loads) {
   Plan plan;
   if (s.max_accumulator_elems == 0) {
-    plan.num_warps = std::max(warps_for(s.max_tile_elems, elements_per_thread(k, s)), 1);
+    plan.num_warps = warps_that_fit(k, warps_for(s.max_tile_elems, elements_per_thread(k, s)));
     // While the threads of one CTA synchronize, other CTAs must have enough bytes in flight.
-    const auto held = register_pressure(k, 32 * plan.num_warps);
+    const LiveTiles held = live_tiles(k, 32 * plan.num_warps);
     // Sorts need more registers, and compute more between their barriers.
     const bool has_sort =
         any_op(k, k.body(), [&](OpId op) { return k[op].opcode == Opcode::Sort; });
-    if (held && *held <= (has_sort ? kSortRegisters : kHeldRegisters))
+    if (held.has_exchange && held.registers <= (has_sort ? kSortRegisters : kHeldRegisters))
       plan.min_ctas_per_sm = std::max(1, (has_sort ? kSortingWarps : kBusyWarps) / plan.num_warps);
     return plan;
   }
@@ -214,12 +214,13 @@ Plan make_plan(const Kernel& k, const KernelSummary& s, bool tma_aux_loads) {
   if (const auto gemms = gemm_plan(k, s, false)) return *gemms;
   if (const auto graph = dot_graph_plan(k, s)) return *graph;
   if (s.back_to_back) {
-    plan.num_warps = plan.warps_m = warps_for_rows(s.mma_rows, 8);
-    plan.warps_n = 1;
+    plan.warps_m = warps_for_rows(s.mma_rows, 8);
+    plan.num_warps = warps_that_fit(k, plan.warps_m);
+    plan.warps_n = plan.num_warps / plan.warps_m;
     plan.stages = stages_that_fit(k, s.stages != 0 ? s.stages : 2);
     return plan;
   }
-  plan.num_warps = std::clamp(warps_for(s.max_accumulator_elems, 64), 1, 8);
+  plan.num_warps = warps_that_fit(k, std::clamp(warps_for(s.max_accumulator_elems, 64), 1, 8));
   plan.warps_m = plan.num_warps >= 4 ? 2 : plan.num_warps;
   plan.warps_n = plan.num_warps / plan.warps_m;
   plan.stages = stages_that_fit(k, s.stages != 0 ? s.stages : plan.stages);
