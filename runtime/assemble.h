@@ -1,5 +1,6 @@
 #pragma once
 // The verb `assemble`: translates PTX to a cubin by ptxas and parses its log.
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <optional>
@@ -24,6 +25,8 @@ struct AssembleReport {
   bool serialised = false;          ///< C7510..C7519: the compiler inserted wgmma waits or arrivals
   bool setmaxnreg_ignored = false;  ///< C7504..C7508
 
+  /// Returns the bytes that a thread stores and loads again because registers run short.
+  int spilled_bytes() const { return std::max(spill_stores, spill_loads); }
   /// Returns true if the code has no spills, no stack and no C75xx codes, as is required of the
   /// library's configurations.
   bool is_clean() const;

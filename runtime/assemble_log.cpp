@@ -91,8 +91,7 @@ bool AssembleReport::is_clean() const { return defects().empty(); }
 
 std::string AssembleReport::defects() const {
   std::vector<std::string> faults;
-  if (spill_loads + spill_stores > 0)
-    faults.push_back(fmt::format("spills {} bytes", std::max(spill_loads, spill_stores)));
+  if (spilled_bytes() > 0) faults.push_back(fmt::format("spills {} bytes", spilled_bytes()));
   if (stack > 0) faults.push_back(fmt::format("uses {} bytes of stack", stack));
   for (const std::string& code : codes)
     if (code.substr(0, 3) == "C75") faults.push_back(code);

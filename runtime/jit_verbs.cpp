@@ -5,15 +5,19 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <tuple>
+#include <utility>
 
 #include "codegen/check/simt_check.h"
 #include "codegen/lower/lower_simt.h"
+#include "ir/passes/schedule/live_tiles.h"
 #include "runtime/context.h"
 #include "runtime/make_recipe.h"
 #include "runtime/nvrtc.h"
 #include "runtime/warnings.h"
 #include "support/env.h"
+#include "support/warnings.h"
 #include "tegula/error.h"
 
 namespace tegula::ir {
@@ -136,36 +140,126 @@ std::vector<unsigned> pass_subsets_to_drop(const Compilation& k) {
   return sets;
 }
 
-/// Compiles again under the same plan. Returns nothing if the result does not fit in shared memory:
-/// without a pass, other tiles need shared memory for layout conversions.
-std::optional<Compilation> recompile_without(unsigned set, const Compilation& k,
-                                             const CompileRequest& request) {
-  std::vector<ir::Pass> passes = optimize_passes();
-  for (unsigned i = 0; i < kRegisterHungryPasses.size(); ++i)
-    if (set >> i & 1U)
-      std::erase_if(
-          passes, [&](const ir::Pass& pass) { return pass.name == kRegisterHungryPasses[i].pass; });
+/// Compiles again with these passes, under the same plan or, with `changes`, under the plan that is
+/// chosen around them. Returns nothing if that is not possible: other tiles need shared memory for
+/// layout conversions, or a plan has rules that the changes break.
+std::optional<Compilation> recompile(const Compilation& k, const CompileRequest& request,
+                                     std::span<const ir::Pass> passes,
+                                     const PlanPatch* changes = nullptr) {
   Compilation other;
   other.device = k.device, other.backend = k.backend;
   other.target = k.target, other.assembler_target = k.assembler_target;
   other.key_text = k.key_text, other.planned = k.planned;
   other.tile = ir::clone(k.tile);
+  if (changes) other.planned.asked = ir::merged(other.planned.asked, *changes);
   try {
-    optimize_by(other, request, k.plan, passes);
-  } catch (const ir::SharedMemoryError&) {
+    optimize_by(other, request, changes ? std::nullopt : std::optional(k.plan), passes);
+    if (!fits(other)) return std::nullopt;
+    emit(other, request);
+    assemble_once(other, request);
+  } catch (const CompileError&) {
+    return std::nullopt;
+  } catch (const DeviceError&) {  // the assembler's time limit
     return std::nullopt;
   }
-  if (!fits(other)) return std::nullopt;
-  for (unsigned i = 0; i < kRegisterHungryPasses.size(); ++i)
-    if (set >> i & 1U)
-      other.remarks.push_back({std::string(kRegisterHungryPasses[i].pass),
-                               {},
-                               ir::Remark::Kind::Missed,
-                               std::string(kRegisterHungryPasses[i].remark),
-                               {{"with them", k.report.defects()}}});
-  emit(other, request);
-  assemble_once(other, request);
+  other.planned = k.planned;
   return other;
+}
+
+std::optional<Compilation> recompile_without(unsigned set, const Compilation& k,
+                                             const CompileRequest& request) {
+  std::vector<ir::Pass> passes = optimize_passes();
+  std::vector<ir::Remark> remarks;
+  for (unsigned i = 0; i < kRegisterHungryPasses.size(); ++i) {
+    const auto& [name, remark] = kRegisterHungryPasses[i];
+    if ((set >> i & 1U) == 0) continue;
+    std::erase_if(passes, [&](const ir::Pass& pass) { return pass.name == name; });
+    remarks.push_back({std::string(name),
+                       {},
+                       ir::Remark::Kind::Missed,
+                       std::string(remark),
+                       {{"with them", k.report.defects()}}});
+  }
+  std::optional<Compilation> other = recompile(k, request, passes);
+  if (other) std::ranges::move(remarks, std::back_inserter(other->remarks));
+  return other;
+}
+
+/// A kernel that spills, compiled with another number of warps, which does not.
+struct OtherWarps {
+  PlanPatch plan;
+  Compilation compiled;
+};
+
+/// Tries the plan's number of warps without its limit of registers, then twice as many warps and so
+/// on while fewer bytes spill, then half as many if a thread then has more registers. Numbers whose
+/// live tiles exceed the registers are not tried.
+std::optional<OtherWarps> other_warps_without_spills(const Compilation& k,
+                                                     const CompileRequest& request) {
+  const int given = k.plan.num_warps, registers = k.target->registers_at_entry(given);
+  const bool is_limited = k.plan.min_ctas_per_sm > 1;
+  std::optional<OtherWarps> found;
+  int fewest = k.report.spilled_bytes();
+  const auto is_worth_going_on = [&](int warps) {
+    if (ir::live_tiles(k.tile, 32 * std::int64_t{warps}).registers >
+        k.target->registers_at_entry(warps))
+      return true;
+    PlanPatch changes;
+    if (warps != given) changes.num_warps = warps;
+    if (is_limited) changes.min_ctas_per_sm = 1;
+    std::optional<Compilation> other = recompile(k, request, optimize_passes(), &changes);
+    if (!other || other->plan.wgmma != k.plan.wgmma) return true;
+    const int spilled = other->report.spilled_bytes(), before = std::exchange(fewest, spilled);
+    if (other->report.is_clean()) found.emplace(OtherWarps{changes, std::move(*other)});
+    return spilled > 0 && spilled < before;
+  };
+  if (is_limited) is_worth_going_on(given);
+  for (int warps = 2 * given; !found && warps <= ir::kMaxWarps && is_worth_going_on(warps);)
+    warps *= 2;
+  for (int warps = given / 2; !found && warps > 0; warps /= 2)
+    if (k.target->registers_at_entry(warps) > registers) is_worth_going_on(warps);
+  return found;
+}
+
+/// Returns the call that requests the plan of an OtherWarps.
+std::string call_text(const PlanPatch& plan) {
+  std::string fields;
+  if (plan.num_warps) fields = fmt::format(".num_warps = {}", *plan.num_warps);
+  if (plan.min_ctas_per_sm)
+    fields += fmt::format("{}.min_ctas_per_sm = {}", fields.empty() ? "" : ", ",
+                          *plan.min_ctas_per_sm);
+  return fmt::format("with_plan({{{}}})", fields);
+}
+
+/// Returns true if the author of the kernel or of the call sets the number of warps.
+bool has_given_warps(const Compilation& k, const CompileRequest& request) {
+  const PlanPatch fields = ir::merged(k.tile.info.preferred, k.planned.fields());
+  return request.plan || k.planned.schedule || fields.num_warps || fields.warps_m || fields.warps_n;
+}
+
+/// Replaces a kernel that spills by one with another number of warps. If the author has set the
+/// number, or the rows of wgmmas determine it, adds a remark that names the other one, for the
+/// warning.
+void avoid_spills(Compilation& k, const CompileRequest& request) {
+  const bool is_fixed = k.plan.wgmma || has_given_warps(k, request);
+  if (k.report.spilled_bytes() == 0 || (is_fixed && warnings_are_muted())) return;
+  std::optional<OtherWarps> other = other_warps_without_spills(k, request);
+  const auto remark = [](Compilation& to, ir::Remark::Kind kind, std::string_view reason,
+                         std::string plan, std::string spills) {
+    to.remarks.push_back({"plan",
+                          {},
+                          kind,
+                          std::string(reason),
+                          {{std::move(plan), std::move(spills)}}});
+  };
+  const std::string now = fmt::format("num_warps={}", k.plan.num_warps);
+  if (!other) return remark(k, ir::Remark::Kind::Missed, kSpillsAnyway, now, k.report.defects());
+  if (is_fixed)
+    return remark(k, ir::Remark::Kind::Missed, kSpillsNotWith, call_text(other->plan), "no spills");
+  remark(other->compiled, ir::Remark::Kind::Applied, "another plan would spill", now,
+         k.report.defects());
+  other->compiled.timings = std::move(k.timings);
+  k = std::move(other->compiled);
 }
 
 }  // namespace
@@ -184,9 +278,11 @@ void assemble(Compilation& k, const CompileRequest& request) {
       best = std::move(other);
     if (best && best->report.is_clean()) break;
   }
-  if (!best) return;
-  best->timings = std::move(k.timings);
-  k = std::move(*best);
+  if (best) {
+    best->timings = std::move(k.timings);
+    k = std::move(*best);
+  }
+  avoid_spills(k, request);
 }
 
 Artefact make_artefact(Compilation& c) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "ir/passes/schedule/live_tiles.h"
+
 namespace tegula::runtime {
 namespace {
 
@@ -42,13 +44,35 @@ class Collected {
     return found == lines.end() ? std::string(code) : *found;
   }
 
-  void of_report(const AssembleReport& r) {
-    const int spilled = std::max(r.spill_stores, r.spill_loads);
-    if (spilled > 0) add(Cause::spills, {}, spilled, r.spill_stores, r.spill_loads);
+  /// `largest`: text about the largest live tile.
+  void of_report(const AssembleReport& r, const std::string& largest = {}) {
+    const int spilled = r.spilled_bytes();
+    if (spilled > 0) add(Cause::spills, {}, spilled, r.spill_stores, r.spill_loads, largest);
     if (r.stack > 0 && spilled == 0) add(Cause::stack, {}, r.stack);
     for (const std::string& code : r.codes) {
       if (code >= "C7510" && code <= "C7519") add(Cause::serialised, {}, line_of(r, code));
       if (code >= "C7504" && code <= "C7508") add(Cause::registers_kept, {}, line_of(r, code));
+    }
+  }
+
+  /// Warns about spills with the largest live tile and the plan that avoids them.
+  void of_code(const WarningSources& k) {
+    const AssembleReport& r = k.artefact.report;
+    if (r.spilled_bytes() == 0) return of_report(r);
+    const ir::Value tile = ir::live_tiles(k.tile, k.artefact.threads).largest;
+    std::string largest;
+    if (tile) {
+      largest = fmt::format("; the largest live tile is {}", k.tile.type(tile).str());
+      const ir::OpId op = k.tile[tile].def;
+      if (op && k.tile[op].loc.known())
+        largest += fmt::format(" of {}:{}", k.tile[op].loc.file, k.tile[op].loc.line);
+    }
+    of_report(r, largest);
+    for (const ir::Remark& remark : k.remarks) {
+      if (remark.reason == kSpillsAnyway)
+        all.front().hint = "no number of warps avoids it: use smaller tiles";
+      if (remark.reason == kSpillsNotWith)
+        all.front().hint = remark.values.front().first + " does not spill";
     }
   }
 
@@ -123,7 +147,7 @@ std::vector<Warning> warnings_of_report(const std::string& kernel, const Assembl
 std::vector<Warning> warnings_of(const WarningSources& sources) {
   if (sources.device == DeviceKind::cpu) return {};
   Collected found(sources.artefact.name);
-  found.of_report(sources.artefact.report);
+  found.of_code(sources);
   found.of_products(sources);
   found.of_scalar_products(sources);
   return std::move(found.all);
