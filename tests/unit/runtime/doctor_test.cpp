@@ -66,6 +66,7 @@ TEST(Doctor, NamesWhatIsMissingAndItsPackage) {
 }
 
 TEST(Doctor, FindsMisspeltVariables) {
+  env();  // read before the name is misspelt, which it would refuse
   ::setenv("TEGULA_DEVISE", "sim", 1);
   const Diagnosis d = diagnose();
   ::unsetenv("TEGULA_DEVISE");
