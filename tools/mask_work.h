@@ -7,6 +7,7 @@
 #include "tools/workload/attention_pairs.h"
 
 namespace tegula::tools {
+using namespace kernels;
 
 struct HeadShape {
   int heads = 16, dim = 128;

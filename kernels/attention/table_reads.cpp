@@ -5,7 +5,7 @@
 #include "kernels/argument_error.h"
 #include "kernels/attention/query_rows.h"
 
-namespace tegula {
+namespace tegula::kernels {
 namespace {
 
 constexpr int kRows = 64, kKeys = 64;
@@ -111,4 +111,4 @@ void AttentionTables::add_checks(PlanBuilder& plan, const AttentionCall& c, Plan
               static_cast<i32>(queries), static_cast<i32>(c.K.size(2)), cu_q, cu_kv);
 }
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -7,7 +7,7 @@
 #include "tegula/functions.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::kernels {
 
 /// The reads of tensors by the mask and the score of a spec.
 class AttentionTables {
@@ -38,4 +38,4 @@ class AttentionTables {
       kernel_;
 };
 
-}  // namespace tegula
+}  // namespace tegula::kernels

@@ -12,6 +12,7 @@
 #include "tests/differential/devices.h"
 
 namespace tegula::test::lost_elements_test {
+using namespace kernels;
 namespace {
 
 using testing::AllOf;

@@ -12,6 +12,7 @@
 #include "tests/differential/devices.h"
 
 namespace tegula::test::user_faults_test {
+using namespace kernels;
 namespace {
 
 using testing::AnyOf;

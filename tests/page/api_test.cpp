@@ -11,6 +11,7 @@
 #include "tests/page/page.h"
 
 namespace tegula::page::api_test {
+using namespace kernels;
 namespace {
 
 constexpr std::int64_t kHeads = 2, kDim = 64;

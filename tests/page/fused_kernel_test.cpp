@@ -4,6 +4,7 @@
 #include "tests/page/page.h"
 
 namespace tegula::page::fused_kernel_test {
+using namespace kernels;
 namespace {
 
 using Matrix = std::vector<double>;

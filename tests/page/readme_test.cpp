@@ -11,6 +11,7 @@
 #include "support/text.h"
 
 namespace tegula::readme_test {
+using namespace kernels;
 namespace {
 
 class Readme : public testing::TestWithParam<Device> {};

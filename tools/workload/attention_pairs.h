@@ -7,6 +7,7 @@
 #include "tegula/kernels/attention.h"
 
 namespace tegula {
+using namespace kernels;
 
 /// Pairs of the first head of the first batch entry.
 struct AttentionWorkload {
