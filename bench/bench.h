@@ -13,7 +13,6 @@
 #include "tegula/tensor.h"
 
 namespace tegula::bench {
-using namespace kernels;
 
 /// Spec and schedule of an attention.
 struct AttentionSetup {

@@ -148,7 +148,8 @@ int dim_before(const ir::Kernel& k, ir::OpId op, int d) {
            from[static_cast<std::size_t>(before)] == to[static_cast<std::size_t>(d)];
   };
   if (data.opcode == Opcode::ExpandDims) return d == axis ? -1 : d - (d > axis ? 1 : 0);
-  if (data.is(Opcode::Reduce, Opcode::ArgReduce, Opcode::ReduceWith)) return d + (d >= axis ? 1 : 0);
+  if (data.is(Opcode::Reduce, Opcode::ArgReduce, Opcode::ReduceWith))
+    return d + (d >= axis ? 1 : 0);
   if (data.opcode == Opcode::Permute)
     return static_cast<int>(data.attrs.ints(AttrName::order)[static_cast<std::size_t>(d)]);
   if (data.opcode == Opcode::Reshape)
@@ -164,13 +165,15 @@ std::optional<std::int64_t> padded_dim(Tracer& t, ir::Value v, int d, int depth 
   const ir::Kernel& k = t.kernel;
   const ir::OpId def = k[v].def;
   if (depth == kMaxDepth || d < 0) return {};
-  if (const auto merge = ir::merge_of(k, v)) return padded_dim(t, ir::incoming_values(k, *merge)[0], d, depth + 1);
+  if (const auto merge = ir::merge_of(k, v))
+    return padded_dim(t, ir::incoming_values(k, *merge)[0], d, depth + 1);
   if (!def) return {};
   const ir::OpData& data = k[def];
   if (data.opcode == Opcode::LoadView) {
     const auto it = t.padded.find(v);
     const std::int64_t axis = data.attrs.ints(AttrName::axes)[static_cast<std::size_t>(d)];
-    const bool is_padded = it != t.padded.end() && std::ranges::find(it->second, axis) != it->second.end();
+    const bool is_padded =
+        it != t.padded.end() && std::ranges::find(it->second, axis) != it->second.end();
     return is_padded ? std::optional(axis) : std::nullopt;
   }
   if (data.opcode == Opcode::Dot) {
@@ -178,12 +181,15 @@ std::optional<std::int64_t> padded_dim(Tracer& t, ir::Value v, int d, int depth 
     return padded_dim(t, data.operands[is_row ? 0 : d > 0 ? 1 : 0], d, depth + 1);
   }
   using enum Opcode;
-  const bool keeps = ir::info(data.opcode).is_elementwise() || data.is(Crop, FillAbsent, Scan, Sort);
-  if (!keeps && !data.is(ExpandDims, Permute, Reshape, Broadcast, Reduce, ArgReduce, ReduceWith)) return {};
+  const bool keeps =
+      ir::info(data.opcode).is_elementwise() || data.is(Crop, FillAbsent, Scan, Sort);
+  if (!keeps && !data.is(ExpandDims, Permute, Reshape, Broadcast, Reduce, ArgReduce, ReduceWith))
+    return {};
   for (std::size_t i = 0; i < (keeps ? data.operands.size() : 1); ++i)
-    if (k.type(data.operands[i]).is_tile())
-      if (const auto axis = padded_dim(t, data.operands[i], keeps ? d : dim_before(k, def, d), depth + 1))
-        return axis;
+    if (k.type(data.operands[i]).is_tile()) {
+      const int before = keeps ? d : dim_before(k, def, d);
+      if (const auto axis = padded_dim(t, data.operands[i], before, depth + 1)) return axis;
+    }
   return {};
 }
 

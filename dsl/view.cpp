@@ -96,7 +96,8 @@ Subscript::Subscript(const Index& i, std::source_location at)
       loc_(at) {
   if (i.end() && !drops_) end_ = Arg(*i.end(), at);
 }
-Subscript::Subscript(const All&, std::source_location at) : first_(0, at), whole_(true), drops_(false), loc_(at) {}
+Subscript::Subscript(const All&, std::source_location at)
+    : first_(0, at), whole_(true), drops_(false), loc_(at) {}
 Subscript::Subscript(const Tile& t, std::source_location at) : first_(t, at), loc_(at) {}
 
 // ---- naming a part of a view --------------------------------------------------------------------

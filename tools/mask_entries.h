@@ -7,7 +7,6 @@
 #include "tegula/kernels/masks.h"
 
 namespace tegula::tools {
-using namespace kernels;
 
 struct MaskLengths {
   int q = 1024, kv = 1024;

@@ -7,7 +7,6 @@
 #include "tools/workload/attention_pairs.h"
 
 namespace tegula::tools {
-using namespace kernels;
 
 struct HeadShape {
   int heads = 16, dim = 128;

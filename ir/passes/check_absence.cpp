@@ -13,8 +13,8 @@
 // those that every iteration lacks.
 //
 // Contractions (kind "contraction"): both operands of a dot read the summed dimension at the same
-// step or at the same fixed position, and one of the views ends earlier. The check precedes the loop
-// over the steps.
+// step or at the same fixed position, and one of the views ends earlier. The check precedes the
+// loop over the steps.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,40 +26,18 @@
 #include "ir/analysis/index_facts.h"
 #include "ir/builder.h"
 #include "ir/loop.h"
+#include "ir/passes/absence/tile_presence.h"
 #include "ir/pipeline.h"
 #include "ir/reduce_kind.h"
-#include "ir/reshape_groups.h"
 
 namespace tegula::ir {
 namespace {
-
-/// Element i is present if 0 <= offset + i < the view's extent along `axis`.
-struct Interval {
-  OpId load;
-  Value view;
-  std::int64_t axis = 0;
-  Value offset;
-  bool is_kept = false;  ///< elements outside have a value: fill_absent, or a loop that keeps them
-};
-
-/// Presence along one dimension.
-struct Line {
-  std::vector<Interval> all;
-  bool is_data = false;  ///< the elements differ along the dimension because a load reads them
-};
-
-/// Presence of a tile: a line for each dimension, and the conditions of the whole tile.
-struct Presence {
-  bool is_known = false;
-  std::vector<Line> dims;
-  Line whole;
-};
 
 /// What an accumulator adds (or multiplies, ..) at `op`, whose operand `accumulator` it is.
 struct Term {
   OpId op;
   std::size_t accumulator = 0;
-  Presence presence;
+  PresentLines presence;
   bool varies = false;  ///< in a loop: which elements some iteration has is not known
 };
 
@@ -73,15 +51,6 @@ struct Loss {
 };
 using Losses = std::vector<Loss>;
 
-/// Longer chains of ops are not followed.
-constexpr int kMaxDepth = 1000;
-constexpr std::size_t kMaxIntervals = 8;
-
-bool is_fill(const Kernel& k, Value v) {
-  const OpId def = k[v].def;
-  return def && k.type(v).is_tile() && k[def].is(Opcode::Const, Opcode::Splat);
-}
-
 std::string name_of(const Kernel& k, Value view) {
   const auto param = std::ranges::find(k.params(), view, &Param::value);
   return param == k.params().end() ? "a view" : param->name;
@@ -89,7 +58,7 @@ std::string name_of(const Kernel& k, Value view) {
 
 class CheckAbsence {
  public:
-  explicit CheckAbsence(Kernel& k) : k_(k) {}
+  explicit CheckAbsence(Kernel& k) : k_(k), presence_(k) {}
 
   bool run() {
     region(k_.body());
@@ -103,7 +72,8 @@ class CheckAbsence {
       const Opcode o = k_[op].opcode;
       if (o == Dot) contraction(op);
       if (o == StoreView || o == Store) stored(op);
-      if (o == Yield && k_[k_[op].parent].owner && is_loop(k_[k_[k_[op].parent].owner])) yielded(op);
+      const OpId owner = k_[k_[op].parent].owner;
+      if (o == Yield && owner && is_loop(k_[owner])) yielded(op);
       if (is_fold_by_function(o)) continue;
       for (const RegionId inner :
            std::vector<RegionId>(k_[op].regions.begin(), k_[op].regions.end()))
@@ -115,153 +85,6 @@ class CheckAbsence {
     b.effect(Opcode::Assume, {holds},
              {{AttrName::kind, kind}, {AttrName::message, std::string_view(message)}});
     changed_ = true;
-  }
-
-  // ---- presence
-  const Presence& presence(Value v) {
-    if (const auto it = presences_.find(v); it != presences_.end()) return it->second;
-    Presence found;
-    if (++depth_ < kMaxDepth) found = find_presence(v);
-    --depth_;
-    const auto is_long = [](const Line& line) { return line.all.size() > kMaxIntervals; };
-    if (is_long(found.whole) || std::ranges::any_of(found.dims, is_long)) found = {};
-    return presences_[v] = std::move(found);
-  }
-
-  Presence nothing_absent(Value v) const {
-    Presence p;
-    p.is_known = true;
-    p.dims.resize(static_cast<std::size_t>(k_.type(v).rank()));
-    return p;
-  }
-
-  Presence find_presence(Value v) {
-    const Type type = k_.type(v);
-    if (type.is_scalar() || is_fill(k_, v)) return nothing_absent(v);
-    const OpId def = k_[v].def;
-    if (!def || !type.is_tile()) return {};
-    using enum Opcode;
-    switch (k_[def].opcode) {
-      case LoadView: return loaded(def);
-      case FillAbsent: return filled(def);
-      case ExpandDims: case Permute: case Reshape: case Broadcast: return moved(def);
-      case Reduce: case ArgReduce: return reduced(def);
-      case Dot: return product(def);
-      case Select: return {};
-      default: return info(k_[def].opcode).is_elementwise() ? merged(def) : Presence();
-    }
-  }
-
-  Presence loaded(OpId op) {
-    Presence p = nothing_absent(k_[op].results[0]);
-    const OpData& d = k_[op];
-    const auto axes = d.attrs.ints(AttrName::axes);
-    for (std::int64_t axis = 0; axis < k_.type(d.operands[0]).rank(); ++axis) {
-      const Value offset = d.operands[static_cast<std::size_t>(1 + axis)];
-      const auto dim = std::ranges::find(axes, axis) - axes.begin();
-      Line& line = dim < std::ssize(axes) ? p.dims[static_cast<std::size_t>(dim)] : p.whole;
-      line.is_data = true;
-      if (k_.type(offset).is_tile()) {  // an index outside of the view gives a 0 that is present
-        const Presence& index = presence(offset);
-        p.is_known = index.is_known && std::ranges::all_of(index.dims, [](const Line& l) {
-                       return l.all.empty();
-                     });
-        if (!p.is_known) return p;
-      } else {
-        line.all.push_back({op, d.operands[0], axis, offset});
-      }
-    }
-    return p;
-  }
-
-  Presence filled(OpId op) {
-    if (k_[op].attrs.s(AttrName::kind) == "present") return {};
-    Presence p = presence(k_[op].operands[0]);
-    for (Line& line : p.dims) keep(line);
-    keep(p.whole);
-    return p;
-  }
-
-  static void keep(Line& line) {
-    for (Interval& i : line.all) i.is_kept = true;
-  }
-
-  static void join(Line& line, const Line& more) {
-    line.is_data |= more.is_data;
-    line.all.insert(line.all.end(), more.all.begin(), more.all.end());
-  }
-
-  Presence merged(OpId op) {
-    Presence p = nothing_absent(k_[op].results[0]);
-    const std::vector<Value> operands(k_[op].operands.begin(), k_[op].operands.end());
-    for (const Value v : operands) {
-      const Presence& of = presence(v);
-      if (!of.is_known) return {};
-      for (std::size_t d = 0; d < of.dims.size(); ++d) join(p.dims[d], of.dims[d]);
-      join(p.whole, of.whole);
-    }
-    return p;
-  }
-
-  /// Returns the dimension of the result that dimension `d` of the operand becomes, or -1.
-  int dim_after(OpId op, int d) const {
-    const AttrList& attrs = k_[op].attrs;
-    const auto from = k_.type(k_[op].operands[0]).shape(), to = k_.type(k_[op].results[0]).shape();
-    using enum Opcode;
-    if (k_[op].opcode == ExpandDims) return d + (attrs.i(AttrName::axis) <= d ? 1 : 0);
-    if (k_[op].opcode == Permute) {
-      const auto order = attrs.ints(AttrName::order);
-      return static_cast<int>(std::ranges::find(order, std::int64_t{d}) - order.begin());
-    }
-    const int now = k_[op].opcode == Reshape ? dim_after_reshape(from, to, d) : d;
-    const bool is_whole =
-        now >= 0 && to[static_cast<std::size_t>(now)] == from[static_cast<std::size_t>(d)];
-    return is_whole ? now : -1;
-  }
-
-  Presence moved(OpId op) {
-    const Presence from = presence(k_[op].operands[0]);
-    if (!from.is_known) return {};
-    const auto extents = k_.type(k_[op].operands[0]).shape();
-    Presence p = nothing_absent(k_[op].results[0]);
-    p.whole = from.whole;
-    for (std::size_t d = 0; d < from.dims.size(); ++d) {
-      const int now = dim_after(op, static_cast<int>(d));
-      if (now >= 0)
-        join(p.dims[static_cast<std::size_t>(now)], from.dims[d]);
-      else if (extents[d] == 1)  // one element, repeated or squeezed
-        p.whole.all.insert(p.whole.all.end(), from.dims[d].all.begin(), from.dims[d].all.end());
-      else if (!from.dims[d].all.empty())
-        return {};
-    }
-    return p;
-  }
-
-  Presence reduced(OpId op) {
-    Presence p = presence(k_[op].operands[0]);
-    if (p.is_known) p.dims.erase(p.dims.begin() + k_[op].attrs.i(AttrName::axis));
-    return p;
-  }
-
-  /// Returns the rows of the first and the columns of the second operand, without the accumulator.
-  Presence factors(OpId op) {
-    Presence p = nothing_absent(k_[op].results[0]);
-    const std::size_t row = p.dims.size() - 2;
-    for (std::size_t i = 0; i < 2; ++i) {
-      const Presence& of = presence(k_[op].operands[i]);
-      if (!of.is_known) return {};
-      p.dims[row + i] = of.dims[row + i];
-    }
-    return p;
-  }
-
-  Presence product(OpId op) {
-    Presence p = factors(op);
-    const Presence& sum = presence(k_[op].operands[2]);
-    if (!p.is_known || !sum.is_known) return {};
-    for (std::size_t d = 0; d < p.dims.size(); ++d) join(p.dims[d], sum.dims[d]);
-    join(p.whole, sum.whole);
-    return p;
   }
 
   // ---- accumulators
@@ -278,7 +101,7 @@ class CheckAbsence {
   /// Appends the terms that `v` accumulates by one kind of op since `start`, or since a tile of
   /// equal numbers. Returns false if it is not an accumulator.
   bool terms(Value v, Value start, std::optional<Opcode>& by, std::vector<Term>& all, int depth) {
-    if (v == start || (!start && is_fill(k_, v))) return true;
+    if (v == start || (!start && is_fill_tile(k_, v))) return true;
     const OpId def = k_[v].def;
     if (!def || depth == 0) return false;
     if (k_[def].opcode == Opcode::For) return terms_of_loop(def, v, start, by, all, depth);
@@ -300,14 +123,14 @@ class CheckAbsence {
   }
 
   Term term(OpId op, std::size_t accumulator) {
-    if (k_[op].opcode == Opcode::Dot) return {op, accumulator, factors(op)};
-    Term t{op, accumulator, nothing_absent(k_[op].results[0])};
+    if (k_[op].opcode == Opcode::Dot) return {op, accumulator, presence_.factors(op)};
+    Term t{op, accumulator, presence_.nothing_absent(k_[op].results[0])};
     for (std::size_t i = 0; i < k_[op].operands.size(); ++i) {
       if (i == accumulator) continue;
-      const Presence of = presence(k_[op].operands[i]);
+      const PresentLines of = presence_.of(k_[op].operands[i]);
       if (!of.is_known) return {op, accumulator, {}};
-      for (std::size_t d = 0; d < of.dims.size(); ++d) join(t.presence.dims[d], of.dims[d]);
-      join(t.presence.whole, of.whole);
+      for (std::size_t d = 0; d < of.dims.size(); ++d) add_line(t.presence.dims[d], of.dims[d]);
+      add_line(t.presence.whole, of.whole);
     }
     return t;
   }
@@ -326,14 +149,14 @@ class CheckAbsence {
 
   /// Rewrites the presence of a term in terms of values before the loop.
   void leave(OpId loop, Term& t) {
-    for (Line& line : t.presence.dims) leave(loop, line, t);
+    for (PresentLine& line : t.presence.dims) leave(loop, line, t);
     leave(loop, t.presence.whole, t);
   }
-  void leave(OpId loop, Line& line, Term& t) {
-    std::erase_if(line.all, [&](Interval& i) {
+  void leave(OpId loop, PresentLine& line, Term& t) {
+    std::erase_if(line.all, [&](LoadedInterval& i) {
       const bool is_step = i.offset == k_[k_[loop].regions[0]].args[0];
       if (is_step) i.is_kept = true;  // most elements are present in the first iteration
-      const Value offset = is_step ? k_[loop].operands[0] : ahead(loop, i.offset, kMaxDepth);
+      const Value offset = is_step ? k_[loop].operands[0] : ahead(loop, i.offset, kMaxTileChain);
       if (offset && k_.is_visible_from(i.view, loop)) {
         i.offset = offset;
         return false;
@@ -360,17 +183,17 @@ class CheckAbsence {
     return k_[b.create(k_[def].opcode, operands, std::span(&type, 1), k_[def].attrs)].results[0];
   }
 
-  bool is_same_interval(const Interval& a, const Interval& b) const {
+  bool is_same_interval(const LoadedInterval& a, const LoadedInterval& b) const {
     return a.view == b.view && a.axis == b.axis && is_same(k_, a.offset, b.offset);
   }
-  bool covers(const Line& line, const Line& other) const {
-    return std::ranges::all_of(other.all, [&](const Interval& i) {
-      return std::ranges::any_of(line.all,
-                                 [&](const Interval& own) { return is_same_interval(own, i); });
+  bool covers(const PresentLine& line, const PresentLine& other) const {
+    return std::ranges::all_of(other.all, [&](const LoadedInterval& i) {
+      return std::ranges::any_of(
+          line.all, [&](const LoadedInterval& own) { return is_same_interval(own, i); });
     });
   }
 
-  static const Line& line_of(const Presence& p, int dim) {
+  static const PresentLine& line_of(const PresentLines& p, int dim) {
     return dim == Loss::kWhole ? p.whole : p.dims[static_cast<std::size_t>(dim)];
   }
 
@@ -378,7 +201,8 @@ class CheckAbsence {
   std::optional<Losses> losses_of_accumulator(Value v) {
     std::optional<Opcode> by;
     std::vector<Term> all;
-    if (!k_.type(v).is_tile() || is_fill(k_, v) || !terms(v, {}, by, all, kMaxDepth)) return {};
+    if (!k_.type(v).is_tile() || is_fill_tile(k_, v) || !terms(v, {}, by, all, kMaxTileChain))
+      return {};
     Losses found;
     for (const Term& t : all)
       if (k_[t.op].parent == k_[k_[v].def].parent && k_[t.op].opcode != Opcode::Dot)
@@ -390,18 +214,18 @@ class CheckAbsence {
   }
 
   void lost_along(Value v, int dim, std::span<const Term> all, Losses& losses) {
-    std::vector<const Line*> having;
+    std::vector<const PresentLine*> having;
     for (const Term& t : all)
-      if (const Line& line = line_of(t.presence, dim); !t.varies && line.is_data)
+      if (const PresentLine& line = line_of(t.presence, dim); !t.varies && line.is_data)
         having.push_back(&line);
     const auto is_alike = [&](const Term& t) {
       return std::ranges::all_of(
-          having, [&](const Line* line) { return covers(*line, line_of(t.presence, dim)); });
+          having, [&](const PresentLine* line) { return covers(*line, line_of(t.presence, dim)); });
     };
     if (having.empty() || std::ranges::all_of(all, is_alike)) return;
     Builder b = Builder::behind(k_, k_[v].def);
     Value some;
-    for (const Line* line : having) {
+    for (const PresentLine* line : having) {
       const Value one = inside(b, *line, dim, v, /*with_kept=*/true);
       some = some ? b.op(Opcode::Or, {some, one}) : one;
     }
@@ -409,10 +233,10 @@ class CheckAbsence {
       const Loc loc = k_[all[t].op].loc;
       const auto is_earlier = [&](const Term& x) { return k_[x.op].loc == loc; };
       if (std::ranges::any_of(all.first(t), is_earlier)) continue;
-      Line lacks;
+      PresentLine lacks;
       for (const Term& x : all.subspan(t))
         if (is_earlier(x))
-          for (const Interval& i : line_of(x.presence, dim).all)
+          for (const LoadedInterval& i : line_of(x.presence, dim).all)
             if (!i.is_kept) lacks.all.push_back(i);
       if (lacks.all.empty()) continue;
       const Value has = inside(b, lacks, dim, v, /*with_kept=*/false);
@@ -421,9 +245,9 @@ class CheckAbsence {
     }
   }
 
-  std::string text(const Line& lacks) const {
+  std::string text(const PresentLine& lacks) const {
     std::string out;
-    for (const Interval& i : lacks.all) {
+    for (const LoadedInterval& i : lacks.all) {
       const Loc at = k_[i.load].loc;
       const std::string one = fmt::format("{} at {}:{}:{}", name_of(k_, i.view), at.file, at.line,
                                           at.column);
@@ -435,14 +259,14 @@ class CheckAbsence {
   }
 
   /// Returns the condition that all intervals hold: an i1 along `dim` of `like`, or a scalar.
-  Value inside(Builder& b, const Line& line, int dim, Value like, bool with_kept) {
+  Value inside(Builder& b, const PresentLine& line, int dim, Value like, bool with_kept) {
     const bool is_whole = dim == Loss::kWhole;
     const std::int64_t extent =
         is_whole ? 1 : k_.type(like).shape()[static_cast<std::size_t>(dim)];
     const Type type = is_whole ? Type::scalar(DType::i1)
                                : Type::tile({DType::i1, false}, std::span(&extent, 1));
     Value all;
-    for (const Interval& i : line.all) {
+    for (const LoadedInterval& i : line.all) {
       if (i.is_kept && !with_kept) continue;
       const Value one = inside(b, i.view, i.axis, i.offset, is_whole ? 0 : extent);
       all = all ? b.op(Opcode::And, {all, one}) : one;
@@ -467,7 +291,7 @@ class CheckAbsence {
   const Losses& losses(Value v) {
     if (const auto it = losses_.find(v); it != losses_.end()) return it->second;
     Losses found;
-    if (++depth_ < kMaxDepth) found = find_losses(v);
+    if (++depth_ < kMaxTileChain) found = find_losses(v);
     --depth_;
     return losses_[v] = std::move(found);
   }
@@ -512,7 +336,7 @@ class CheckAbsence {
     Losses all = losses(k_[op].operands[0]);
     std::erase_if(all, [&](Loss& one) {
       if (one.dim == Loss::kWhole) return false;
-      one.dim = dim_after(op, one.dim);
+      one.dim = presence_.dim_after(op, one.dim);
       return one.dim < 0;
     });
     return all;
@@ -576,19 +400,20 @@ class CheckAbsence {
   // ---- contractions
   void contraction(OpId dot) {
     const auto rank = static_cast<std::size_t>(k_.type(k_[dot].operands[0]).rank());
-    const Presence a = presence(k_[dot].operands[0]), b = presence(k_[dot].operands[1]);
+    const PresentLines a = presence_.of(k_[dot].operands[0]), b = presence_.of(k_[dot].operands[1]);
     if (!a.is_known || !b.is_known) return;
-    const Line &left = a.dims[rank - 1], &right = b.dims[rank - 2];
-    const auto is_kept = [](const Interval& i) { return i.is_kept; };
+    const PresentLine &left = a.dims[rank - 1], &right = b.dims[rank - 2];
+    const auto is_kept = [](const LoadedInterval& i) { return i.is_kept; };
     if (std::ranges::any_of(left.all, is_kept) || std::ranges::any_of(right.all, is_kept)) return;
     const std::int64_t extent = k_.type(k_[dot].operands[0]).shape()[rank - 1];
-    for (const Interval& x : left.all)
-      for (const Interval& y : right.all)
+    for (const LoadedInterval& x : left.all)
+      for (const LoadedInterval& y : right.all)
         if (is_same(k_, x.offset, y.offset) && (x.view != y.view || x.axis != y.axis))
           ends_differ(dot, x, y, extent);
   }
 
-  void ends_differ(OpId dot, const Interval& x, const Interval& y, std::int64_t extent) {
+  void ends_differ(OpId dot, const LoadedInterval& x, const LoadedInterval& y,
+                   std::int64_t extent) {
     const Type type = k_.type(x.offset);
     const OpId cast = k_[x.offset].def;
     const Value index =
@@ -625,7 +450,7 @@ class CheckAbsence {
       runs = b.cmp("lt", lo, hi);
     }
     const Value end = b.add(first, b.constant(type, extent));
-    const auto read_of = [&](const Interval& i) {
+    const auto read_of = [&](const LoadedInterval& i) {
       const Value limit = b.op(Opcode::ViewDim, {i.view}, type, {{AttrName::axis, i.axis}});
       return b.op(Opcode::Min, {limit, end});
     };
@@ -645,9 +470,10 @@ class CheckAbsence {
   }
 
   Kernel& k_;
-  std::unordered_map<Value, Presence> presences_;
+  TilePresence presence_;
   std::unordered_map<Value, Losses> losses_;
-  std::set<std::pair<std::uint32_t, std::uint32_t>> others_;  ///< that accumulate nothing since a start
+  /// Values that accumulate nothing since a start.
+  std::set<std::pair<std::uint32_t, std::uint32_t>> others_;
   int depth_ = 0;
   bool changed_ = false;
 };

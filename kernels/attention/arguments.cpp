@@ -28,18 +28,19 @@ void same(const char* what, NamedTensor a, int a_dim, NamedTensor b, int b_dim) 
                          b.tensor.str(), what);
 }
 
-/// Returns how to proceed with a head dim that is not supported. The columns of V are independent, the
-/// scores need those of Q and K together.
+/// Returns how to proceed with a head dim that is not supported. The columns of V are independent,
+/// the scores need those of Q and K together.
 std::string head_dim_hint(std::string_view name, std::int64_t n) {
   if (n <= kMaxHeadDim)
     return fmt::format("pad the last dimension with zeros to {}",
                        std::max<std::int64_t>(1, (n + 7) / 8) * 8);
   if (name == "V")
     return fmt::format(
-        "split V and O by slice() into parts of at most {} columns, one call for each with the same "
-        "Q and K",
+        "split V and O by slice() into parts of at most {} columns, one call for each with the "
+        "same Q and K",
         +kMaxHeadDim);
-  return "write a kernel that sums the scores over parts of Q and K, like that of docs/triton.md, 06";
+  return "write a kernel that sums the scores over parts of Q and K, like that of docs/triton.md, "
+         "06";
 }
 
 /// Dimensions of a layout; -1 if it does not have that dimension.

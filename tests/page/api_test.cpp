@@ -11,7 +11,6 @@
 #include "tests/page/page.h"
 
 namespace tegula::page::api_test {
-using namespace kernels;
 namespace {
 
 constexpr std::int64_t kHeads = 2, kDim = 64;

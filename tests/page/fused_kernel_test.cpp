@@ -4,7 +4,6 @@
 #include "tests/page/page.h"
 
 namespace tegula::page::fused_kernel_test {
-using namespace kernels;
 namespace {
 
 using Matrix = std::vector<double>;

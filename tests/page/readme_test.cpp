@@ -11,7 +11,6 @@
 #include "support/text.h"
 
 namespace tegula::readme_test {
-using namespace kernels;
 namespace {
 
 class Readme : public testing::TestWithParam<Device> {};

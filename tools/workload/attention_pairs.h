@@ -7,7 +7,6 @@
 #include "tegula/kernels/attention.h"
 
 namespace tegula {
-using namespace kernels;
 
 /// Pairs of the first head of the first batch entry.
 struct AttentionWorkload {

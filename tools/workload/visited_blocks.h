@@ -6,7 +6,6 @@
 #include "kernels/attention/heuristics.h"
 
 namespace tegula {
-using namespace kernels;
 
 /// Keys [first, first + block). If some need a mask, all are masked.
 struct VisitedBlock {

@@ -7,7 +7,6 @@
 #include "kernels/moe/layer_arguments.h"
 
 namespace tegula::kernels::experts::moe_capacity_test {
-using namespace kernels;
 namespace {
 
 int capacity(float factor, int k, int experts, std::int64_t tokens, int group_tokens = 0) {

@@ -1,0 +1,163 @@
+#include "ir/passes/absence/tile_presence.h"
+
+#include <algorithm>
+
+#include "ir/reshape_groups.h"
+
+namespace tegula::ir {
+namespace {
+
+constexpr std::size_t kMaxIntervals = 8;
+
+void keep(PresentLine& line) {
+  for (LoadedInterval& i : line.all) i.is_kept = true;
+}
+
+}  // namespace
+
+void add_line(PresentLine& line, const PresentLine& more) {
+  line.is_data |= more.is_data;
+  line.all.insert(line.all.end(), more.all.begin(), more.all.end());
+}
+
+bool is_fill_tile(const Kernel& k, Value v) {
+  const OpId def = k[v].def;
+  return def && k.type(v).is_tile() && k[def].is(Opcode::Const, Opcode::Splat);
+}
+
+const PresentLines& TilePresence::of(Value v) {
+  if (const auto it = known_.find(v); it != known_.end()) return it->second;
+  PresentLines found;
+  if (++depth_ < kMaxTileChain) found = find(v);
+  --depth_;
+  const auto is_long = [](const PresentLine& line) { return line.all.size() > kMaxIntervals; };
+  if (is_long(found.whole) || std::ranges::any_of(found.dims, is_long)) found = {};
+  return known_[v] = std::move(found);
+}
+
+PresentLines TilePresence::nothing_absent(Value v) const {
+  PresentLines p;
+  p.is_known = true;
+  p.dims.resize(static_cast<std::size_t>(k_.type(v).rank()));
+  return p;
+}
+
+PresentLines TilePresence::find(Value v) {
+  const Type type = k_.type(v);
+  if (type.is_scalar() || is_fill_tile(k_, v)) return nothing_absent(v);
+  const OpId def = k_[v].def;
+  if (!def || !type.is_tile()) return {};
+  using enum Opcode;
+  switch (k_[def].opcode) {
+    case LoadView: return loaded(def);
+    case FillAbsent: return filled(def);
+    case ExpandDims: case Permute: case Reshape: case Broadcast: return moved(def);
+    case Reduce: case ArgReduce: return reduced(def);
+    case Dot: return product(def);
+    case Select: return {};
+    default: return info(k_[def].opcode).is_elementwise() ? merged(def) : PresentLines();
+  }
+}
+
+PresentLines TilePresence::loaded(OpId op) {
+  PresentLines p = nothing_absent(k_[op].results[0]);
+  const OpData& d = k_[op];
+  const auto axes = d.attrs.ints(AttrName::axes);
+  for (std::int64_t axis = 0; axis < k_.type(d.operands[0]).rank(); ++axis) {
+    const Value offset = d.operands[static_cast<std::size_t>(1 + axis)];
+    const auto dim = std::ranges::find(axes, axis) - axes.begin();
+    PresentLine& line = dim < std::ssize(axes) ? p.dims[static_cast<std::size_t>(dim)] : p.whole;
+    line.is_data = true;
+    if (k_.type(offset).is_tile()) {  // an index outside of the view gives a 0 that is present
+      const PresentLines& index = of(offset);
+      p.is_known = index.is_known && std::ranges::all_of(index.dims, [](const PresentLine& l) {
+                     return l.all.empty();
+                   });
+      if (!p.is_known) return p;
+    } else {
+      line.all.push_back({op, d.operands[0], axis, offset});
+    }
+  }
+  return p;
+}
+
+PresentLines TilePresence::filled(OpId op) {
+  if (k_[op].attrs.s(AttrName::kind) == "present") return {};
+  PresentLines p = of(k_[op].operands[0]);
+  for (PresentLine& line : p.dims) keep(line);
+  keep(p.whole);
+  return p;
+}
+
+PresentLines TilePresence::merged(OpId op) {
+  PresentLines p = nothing_absent(k_[op].results[0]);
+  const std::vector<Value> operands(k_[op].operands.begin(), k_[op].operands.end());
+  for (const Value v : operands) {
+    const PresentLines& one = of(v);
+    if (!one.is_known) return {};
+    for (std::size_t d = 0; d < one.dims.size(); ++d) add_line(p.dims[d], one.dims[d]);
+    add_line(p.whole, one.whole);
+  }
+  return p;
+}
+
+int TilePresence::dim_after(OpId op, int d) const {
+  const AttrList& attrs = k_[op].attrs;
+  const auto from = k_.type(k_[op].operands[0]).shape(), to = k_.type(k_[op].results[0]).shape();
+  using enum Opcode;
+  if (k_[op].opcode == ExpandDims) return d + (attrs.i(AttrName::axis) <= d ? 1 : 0);
+  if (k_[op].opcode == Permute) {
+    const auto order = attrs.ints(AttrName::order);
+    return static_cast<int>(std::ranges::find(order, std::int64_t{d}) - order.begin());
+  }
+  const int now = k_[op].opcode == Reshape ? dim_after_reshape(from, to, d) : d;
+  const bool is_whole =
+      now >= 0 && to[static_cast<std::size_t>(now)] == from[static_cast<std::size_t>(d)];
+  return is_whole ? now : -1;
+}
+
+PresentLines TilePresence::moved(OpId op) {
+  const PresentLines from = of(k_[op].operands[0]);
+  if (!from.is_known) return {};
+  const auto extents = k_.type(k_[op].operands[0]).shape();
+  PresentLines p = nothing_absent(k_[op].results[0]);
+  p.whole = from.whole;
+  for (std::size_t d = 0; d < from.dims.size(); ++d) {
+    const int now = dim_after(op, static_cast<int>(d));
+    if (now >= 0)
+      add_line(p.dims[static_cast<std::size_t>(now)], from.dims[d]);
+    else if (extents[d] == 1)  // one element, repeated or squeezed
+      p.whole.all.insert(p.whole.all.end(), from.dims[d].all.begin(), from.dims[d].all.end());
+    else if (!from.dims[d].all.empty())
+      return {};
+  }
+  return p;
+}
+
+PresentLines TilePresence::reduced(OpId op) {
+  PresentLines p = of(k_[op].operands[0]);
+  if (p.is_known) p.dims.erase(p.dims.begin() + k_[op].attrs.i(AttrName::axis));
+  return p;
+}
+
+PresentLines TilePresence::factors(OpId op) {
+  PresentLines p = nothing_absent(k_[op].results[0]);
+  const std::size_t row = p.dims.size() - 2;
+  for (std::size_t i = 0; i < 2; ++i) {
+    const PresentLines& one = of(k_[op].operands[i]);
+    if (!one.is_known) return {};
+    p.dims[row + i] = one.dims[row + i];
+  }
+  return p;
+}
+
+PresentLines TilePresence::product(OpId op) {
+  PresentLines p = factors(op);
+  const PresentLines& sum = of(k_[op].operands[2]);
+  if (!p.is_known || !sum.is_known) return {};
+  for (std::size_t d = 0; d < p.dims.size(); ++d) add_line(p.dims[d], sum.dims[d]);
+  add_line(p.whole, sum.whole);
+  return p;
+}
+
+}  // namespace tegula::ir
