@@ -43,8 +43,7 @@ class HandWrittenGemm {
                                      .options = {}})
                   .cubin;
     else
-      cubin = runtime::assemble({.kernel = "gemm",
-                                 .ptx = codegen::emit_llvm(kernel_).ptx,
+      cubin = runtime::assemble({.ptx = codegen::emit_llvm(kernel_).ptx,
                                  .target = std::string(kernel_.info.target.name()),
                                  .options = {}})
                   .cubin;

@@ -38,11 +38,11 @@ struct AssembleReport {
 AssembleReport parse_assembler_log(std::string_view log);
 
 struct AssembleJob {
-  std::string kernel;  ///< name, for errors
   std::string ptx;
   std::string target;                ///< "sm_90a"
   std::vector<std::string> options;  ///< further command-line options, e.g. "-lineinfo"
   std::chrono::milliseconds limit = std::chrono::minutes(2);
+  std::string kernel = {};  ///< name, for errors
 };
 
 struct Assembled {

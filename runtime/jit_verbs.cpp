@@ -115,7 +115,7 @@ void assemble_once(Compilation& k, const CompileRequest& request) {
     return;
   }
   if (!find_ptxas()) return;  // the driver compiles the PTX when it is loaded
-  AssembleJob job{.kernel = k.name, .ptx = k.emitted.ptx, .target = target, .options = {}};
+  AssembleJob job{.ptx = k.emitted.ptx, .target = target, .options = {}, .kernel = k.name};
   if (request.lineinfo || env().lineinfo) job.options.push_back("-lineinfo");
   Assembled result = runtime::assemble(job);
   k.cubin = std::move(result.cubin);

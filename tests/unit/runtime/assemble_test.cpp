@@ -71,7 +71,7 @@ std::string error_of(const std::function<void()>& act) {
 }
 
 AssembleJob job(std::string ptx = kPtx) {
-  return {"k", std::move(ptx), "sm_90a", {}, std::chrono::seconds(60)};
+  return {std::move(ptx), "sm_90a", {}, std::chrono::seconds(60), "k"};
 }
 
 TEST(AssembleLog, ReadsStatistics) {
