@@ -19,10 +19,11 @@ std::uint64_t stride_class(std::int64_t stride) {
          (stride == 0 ? 16u : 0u) | (stride < 0 ? 32u : 0u);
 }
 
-/// Returns the class of an address, in 5 bits. The lowest 4 bits of the address are part of it,
-/// because they determine the alignment of views of the tensor, which begin at other elements.
-std::uint64_t address_class(std::uint64_t address) {
-  return address % 16 == 0 ? alignment_class(address) : 16 + address % 16;
+/// Returns the class of an address, in 5 bits. With exact strides it contains the lowest 4 bits of
+/// the address: they determine the alignment of views that begin at other elements.
+std::uint64_t address_class(std::uint64_t address, StrideKey strides) {
+  return strides == StrideKey::classes || address % 16 == 0 ? alignment_class(address)
+                                                            : 16 + address % 16;
 }
 
 constexpr std::uint64_t kAbsent = ~std::uint64_t{0};  // differs from every tensor's first word
@@ -32,7 +33,7 @@ constexpr std::uint64_t kAbsent = ~std::uint64_t{0};  // differs from every tens
 void PlanKey::add(const Tensor& t) {
   if (!t.defined()) return add(kAbsent);
   add(static_cast<std::uint64_t>(t.dtype()) | static_cast<std::uint64_t>(t.rank()) << 8 |
-      address_class(reinterpret_cast<std::uintptr_t>(t.data())) << 16 | static_cast<std::uint64_t>(needs_wide_index(t)) << 21 |
+      address_class(reinterpret_cast<std::uintptr_t>(t.data()), strides_) << 16 | static_cast<std::uint64_t>(needs_wide_index(t)) << 21 |
       static_cast<std::uint64_t>(t.device().kind) << 24 |
       static_cast<std::uint64_t>(t.device().index) << 32);
   std::uint64_t strides = 0;
@@ -58,7 +59,7 @@ void PlanKey::add(const HostArg& a) {
       add(a.bits);
       return;
     case detail::ParamKind::Pointer:
-      add(address_class(a.bits) |
+      add(address_class(a.bits, strides_) |
           static_cast<std::uint64_t>(a.tensor && needs_wide_index(*a.tensor)) << 8);
       return;
     case detail::ParamKind::Scalar:

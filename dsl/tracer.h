@@ -147,7 +147,7 @@ class Tracer {
   class Pin {
    public:
     Pin(Tracer& t, Loc loc) : tracer_(t), was_pinned_(t.pinned_) {
-      if (!was_pinned_) t.build.loc = loc;
+      if (!was_pinned_ && !t.is_of_language(loc)) t.build.loc = loc;
       t.pinned_ = true;
     }
     ~Pin() { tracer_.pinned_ = was_pinned_; }

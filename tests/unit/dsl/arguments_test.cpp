@@ -57,10 +57,7 @@ TEST_P(Arguments, NumbersFitTheirScalars) {
   });
   EXPECT_EQ(error_of([&] { k(z, -1, 0, 0, 0); }), "T0713 +0");
   EXPECT_EQ(error_of([&] { k(z, 0, 3000000000u, 0, 0); }), "T0713 +0");
-  EXPECT_EQ(error_of([&] {
-              k(z, 1, 2,
-                70000, 0);
-            }), "T0713 +2");
+  EXPECT_EQ(error_of([&] { k(z, 1, 2, 70000, 0); }), "T0713 +0");
   EXPECT_EQ(error_of([&] { k(Stream(GetParam()), z, 0.5, 0, 0, 0); }), "T0713 +0");
   EXPECT_EQ(error_of([&] { k(z, 0, 0, 0, 9.3e18); }), "T0713 +0");
   EXPECT_EQ(error_of([&] { (void)k.trace(z, 0, 1ll << 31, 0, 0); }), "T0713 +0");
@@ -159,14 +156,13 @@ TEST_P(Arguments, AreAtMost64AtRunTime) {
   EXPECT_EQ(z.to_doubles()[0], 63);
   EXPECT_EQ(error_of([&] { call(true); }), "T0714 above");
   call(false);
+  const auto wide = kernel("wide", [](std::array<Eight, 9>) {});
   EXPECT_EQ(error_of([&] {
-              const auto wide = kernel("wide", [](std::array<std::array<Eight, 9>, 1> in) {
-                (void)in;
-              });
               [&]<std::size_t... I>(std::index_sequence<I...>) {
                 wide(((void)I, x)...);
               }(std::make_index_sequence<72>{});
-            }), "T0714 +1");
+            }),
+            "T0714 above");
 }
 
 TEST_P(Arguments, CapturedTensorsBeyond64AreCounted) {
@@ -189,7 +185,7 @@ TEST_P(Arguments, CapturedTensorsBeyond64AreCounted) {
 // ---- addresses ----------------------------------------------------------------------------------
 auto load_it() {
   return kernel("load_it", [](Ptr<f32> x, Out<f32, 1> y) {
-    for (auto i : grid(y, 64)) y(i) = load(x + i.indices());
+    for (auto i : grid(y, 32)) y(i) = load(x + i.indices());
   });
 }
 
