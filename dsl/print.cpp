@@ -36,7 +36,7 @@ void require_places(RecordKind kind, const detail::PlacedText& text, std::size_t
   std::size_t places = 0;
   for (auto at = all.find("{}"); at != all.npos; at = all.find("{}", at + 2)) ++places;
   if (places != values)
-    fail(ErrorId::print_count, text.loc, {}, name_of(kind), places, values);
+    fail(ErrorId::print_count, text.loc, {}, name_of(kind), places, values, "{}");
 }
 
 /// Returns the type in which an element is written.
