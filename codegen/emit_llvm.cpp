@@ -26,10 +26,10 @@ EmitFn open_emitter() {
     }
     tried += fmt::format("\n  {}", dlerror());
   }
-  throw DeviceError(diagnostic(
-      ErrorId::device_missing, {}, {},
-      fmt::format("the LLVM back end {} could not be opened:{}", kLibrary, tried),
-      "set TEGULA_LLVM to its path, or use the back end nvrtc"));
+  throw DeviceError(
+      diagnostic(ErrorId::device_missing, {}, {},
+                 fmt::format("the LLVM back end {} could not be opened:{}", kLibrary, tried),
+                 "set TEGULA_LLVM to its path, or use the back end nvrtc"));
 }
 
 }  // namespace

@@ -18,8 +18,8 @@ inline Loc place_of_call(const Loc& made_at) {
 }
 
 /// Rethrows the error. Diagnostics without a line, or with a line of the library's own sources, get
-/// the line of the call. If the line of the call is unknown, those without a line, or with a line of
-/// the language's own sources, get `made_at`.
+/// the line of the call. If the line of the call is unknown, those without a line, or with a line
+/// of the language's own sources, get `made_at`.
 template <class E>
 [[noreturn]] void rethrow_at(const Loc& made_at, const E& e) {
   std::vector<Diagnostic> all = e.diagnostics();

@@ -47,7 +47,8 @@ std::uint64_t Tracer::open_map() {
 void Tracer::close_map(std::uint64_t id) {
   OpenScope& s = top(id);
   for (const Carry& c : s.carries)
-    if (c.variable && get(*c.variable) != c.before) fail(ErrorId::reduce_rebinds, s.loc, {}, "map", "map");
+    if (c.variable && get(*c.variable) != c.before)
+      fail(ErrorId::reduce_rebinds, s.loc, {}, "map", "map");
   check_map(s);
   pop();
 }

@@ -33,7 +33,8 @@ constexpr std::uint64_t kAbsent = ~std::uint64_t{0};  // differs from every tens
 void PlanKey::add(const Tensor& t) {
   if (!t.defined()) return add(kAbsent);
   add(static_cast<std::uint64_t>(t.dtype()) | static_cast<std::uint64_t>(t.rank()) << 8 |
-      address_class(reinterpret_cast<std::uintptr_t>(t.data()), strides_) << 16 | static_cast<std::uint64_t>(needs_wide_index(t)) << 21 |
+      address_class(reinterpret_cast<std::uintptr_t>(t.data()), strides_) << 16 |
+      static_cast<std::uint64_t>(needs_wide_index(t)) << 21 |
       static_cast<std::uint64_t>(t.device().kind) << 24 |
       static_cast<std::uint64_t>(t.device().index) << 32);
   std::uint64_t strides = 0;

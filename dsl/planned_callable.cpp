@@ -96,8 +96,8 @@ void PlannedCallable::call(const Stream& stream, std::span<const HostArg> args,
     fail(ErrorId::too_many_arguments, detail::called_from(), {}, "a call of several kernels",
          args.size(), +slots::kMaxOfEach);
   if (options.size() > PlanKey::kMaxOptions)
-    throw InternalError(fmt::format("a call has {} options, at most {}", options.size(),
-                                    +PlanKey::kMaxOptions));
+    throw InternalError(
+        fmt::format("a call has {} options, at most {}", options.size(), +PlanKey::kMaxOptions));
   if (!looks_at_launches()) [[likely]] {
     const Values captured(captures());
     const PlanKey key = key_of(stream, args, captured.all(), options);

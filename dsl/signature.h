@@ -26,8 +26,8 @@ struct ParamName {
 /// Returns the largest of 1, 2, 4, 8, 16 that divides n.
 inline std::uint8_t divisor_class(std::int64_t n) {
   constexpr std::uint64_t kMaxDivisor = 16;
-  return static_cast<std::uint8_t>(std::uint64_t{1}
-                                   << std::countr_zero(static_cast<std::uint64_t>(n) | kMaxDivisor));
+  return static_cast<std::uint8_t>(
+      std::uint64_t{1} << std::countr_zero(static_cast<std::uint64_t>(n) | kMaxDivisor));
 }
 std::int64_t bucket_of(std::int64_t extent);
 

@@ -42,7 +42,8 @@ std::vector<std::size_t> condition_carries(const Kernel& k, OpId loop) {
   std::iota(all.begin(), all.end(), std::size_t{0});
   if (!has_effects)
     std::erase_if(all, [&](std::size_t i) {
-      return std::ranges::none_of(d.regions, [&](RegionId r) { return seen.contains(k[r].args[i]); });
+      return std::ranges::none_of(d.regions,
+                                  [&](RegionId r) { return seen.contains(k[r].args[i]); });
     });
   return all;
 }

@@ -29,7 +29,8 @@ std::string hint_of(std::string_view code) {
     return "give the value everywhere, fill_absent(x(..), 0) of what is read, or store every "
            "element; to keep the old ones there, take the argument as InOut or call .partial()";
   if (code == "T1317")
-    return "fill what is accumulated: fill_absent(x(..), 0) for sums and dots, -inf for a maximum, inf "
+    return "fill what is accumulated: fill_absent(x(..), 0) for sums and dots, -inf for a maximum, "
+           "inf "
            "for a minimum; or accumulate with += or in a loop over steps, which keep elements";
   if (code == "T1318")
     return "name the dimensions in kernel(..).named(\"a[M, K]\", \"b[K, N]\"), which refuses such "
@@ -44,8 +45,7 @@ std::string extents_of(const std::string& text, const ir::Kernel& tile,
   for (std::size_t i = 0; i < std::min(args.size(), tile.params().size()); ++i)
     if (const std::string& name = tile.params()[i].name;
         args[i].tensor && text.find(" " + name + ".dim(") != std::string::npos)
-      all.push_back(
-          fmt::format("{} is [{}]", name, fmt::join(args[i].tensor->shape(), ", ")));
+      all.push_back(fmt::format("{} is [{}]", name, fmt::join(args[i].tensor->shape(), ", ")));
   return all.empty() ? "" : fmt::format(" ({})", fmt::join(all, ", "));
 }
 

@@ -33,8 +33,8 @@ Device Device::parse(std::string_view text, Loc at) {
     const auto [end, fault] = std::from_chars(first, last, index);
     if (fault == std::errc() && end == last && index >= 0) return cuda(index);
   }
-  throw DeviceError(diagnostic(ErrorId::unknown_device, at, {}, text,
-                               runtime::devices_text(cuda_count())));
+  throw DeviceError(
+      diagnostic(ErrorId::unknown_device, at, {}, text, runtime::devices_text(cuda_count())));
 }
 
 int Device::cuda_count() noexcept { return runtime::cuda_device_count(); }

@@ -186,12 +186,12 @@ void throw_driver_error(cu::Result result, const char* call, const std::string& 
     if (table->has("cuGetErrorName")) table->error_name(result, &name);
     if (table->has("cuGetErrorString")) table->error_text(result, &text);
   }
-  throw DeviceError(diagnostic(ErrorId::driver_call, {}, {}, call,
-                               fmt::format("{}{}", text ? text : "the driver gives no text",
-                                           context),
-                               "`tegula doctor` describes this machine; on the device sim the same "
-                               "call is checked without a GPU"),
-                    result, name != nullptr ? name : "unknown CUDA error");
+  throw DeviceError(
+      diagnostic(ErrorId::driver_call, {}, {}, call,
+                 fmt::format("{}{}", text ? text : "the driver gives no text", context),
+                 "`tegula doctor` describes this machine; on the device sim the same "
+                 "call is checked without a GPU"),
+      result, name != nullptr ? name : "unknown CUDA error");
 }
 
 ScopedDriver::ScopedDriver(const Driver& replacement)

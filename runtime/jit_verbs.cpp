@@ -226,8 +226,8 @@ std::string call_text(const PlanPatch& plan) {
   std::string fields;
   if (plan.num_warps) fields = fmt::format(".num_warps = {}", *plan.num_warps);
   if (plan.min_ctas_per_sm)
-    fields += fmt::format("{}.min_ctas_per_sm = {}", fields.empty() ? "" : ", ",
-                          *plan.min_ctas_per_sm);
+    fields +=
+        fmt::format("{}.min_ctas_per_sm = {}", fields.empty() ? "" : ", ", *plan.min_ctas_per_sm);
   return fmt::format("with_plan({{{}}})", fields);
 }
 
@@ -246,11 +246,8 @@ void avoid_spills(Compilation& k, const CompileRequest& request) {
   std::optional<OtherWarps> other = other_warps_without_spills(k, request);
   const auto remark = [](Compilation& to, ir::Remark::Kind kind, std::string_view reason,
                          std::string plan, std::string spills) {
-    to.remarks.push_back({"plan",
-                          {},
-                          kind,
-                          std::string(reason),
-                          {{std::move(plan), std::move(spills)}}});
+    to.remarks.push_back(
+        {"plan", {}, kind, std::string(reason), {{std::move(plan), std::move(spills)}}});
   };
   const std::string now = fmt::format("num_warps={}", k.plan.num_warps);
   if (!other) return remark(k, ir::Remark::Kind::Missed, kSpillsAnyway, now, k.report.defects());

@@ -64,9 +64,9 @@ PreparedLaunch::PreparedLaunch(const LoadedKernel& kernel, const LaunchShape& sh
                                     slots.size(), kMaxArguments));
   const DeviceProperties& gpu = device_properties(kernel.ordinal);
   if (const std::string fault = launch_fault(shape, kernel.resources, gpu); !fault.empty())
-    throw DeviceError(diagnostic(ErrorId::launch_limit, {}, {}, kernel.name, kernel.ordinal,
-                                 gpu.name, fault),
-                      cu::kErrorLaunchOutOfResources, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES");
+    throw DeviceError(
+        diagnostic(ErrorId::launch_limit, {}, {}, kernel.name, kernel.ordinal, gpu.name, fault),
+        cu::kErrorLaunchOutOfResources, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES");
   for (std::size_t i = 0; i < slots.size(); ++i) offsets_[i] = slots[i].offset;
   config_.block_x = shape.block[0];
   config_.block_y = shape.block[1];

@@ -44,7 +44,7 @@ std::uint32_t* make_buffer() {
   } else {
     memory = std::aligned_alloc(4096, kBytes);
   }
-  if (memory == nullptr) 
+  if (memory == nullptr)
     throw DeviceError(diagnostic(ErrorId::no_memory, {}, {}, "print", kBytes, "host",
                                  "use smaller tensors, or free others"));
   std::memset(memory, 0, kBytes);

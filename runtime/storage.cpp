@@ -43,9 +43,8 @@ std::size_t tail_bytes(std::size_t bytes) {
 std::shared_ptr<void> allocate_host(std::size_t bytes, Device device, Loc at) {
   const bool is_countable = bytes <= SIZE_MAX - 4 * kRedZoneBytes;
   void* const memory =
-      is_countable
-          ? std::aligned_alloc(kHostAlignment, kRedZoneBytes + bytes + tail_bytes(bytes))
-          : nullptr;
+      is_countable ? std::aligned_alloc(kHostAlignment, kRedZoneBytes + bytes + tail_bytes(bytes))
+                   : nullptr;
   if (memory == nullptr)
     throw DeviceError(diagnostic(ErrorId::no_memory, at, {}, device.str(), bytes, "host",
                                  "use smaller tensors, or free others"));

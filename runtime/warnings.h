@@ -16,7 +16,8 @@ namespace tegula::runtime {
 /// Reasons of remarks by which the verb `assemble` reports the other numbers of warps that it tried
 /// for a kernel that spills: each of them spills, too; or the one that does not, which the call in
 /// the key of the remark's first value requests.
-inline constexpr std::string_view kSpillsAnyway = "registers spill with other numbers of warps, too",
+inline constexpr std::string_view kSpillsAnyway =
+                                      "registers spill with other numbers of warps, too",
                                   kSpillsNotWith = "another plan spills no registers";
 
 /// The data from which a kernel's warnings are derived.

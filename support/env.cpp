@@ -169,7 +169,8 @@ std::string env_markdown() {
           "Generated from `support/env.def`; do not edit. Every variable that the library and its "
           "program read is here. An unset or empty variable means the default; a value that is not "
           "allowed is a `DeviceError` (T2006), and so is a name that differs in a letter or two "
-          "from one of these; `tegula doctor` names other `TEGULA_*` variables that are not in this "
+          "from one of these; `tegula doctor` names other `TEGULA_*` variables that are not in "
+          "this "
           "list.") +
       "\n";
   for (const EnvRow& row : kVariables) {

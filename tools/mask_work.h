@@ -12,8 +12,7 @@ struct HeadShape {
   int heads = 16, dim = 128;
 };
 
-AttentionWorkload pairs_under(const Mask& mask, const MaskLengths& lengths,
-                              const HeadShape& heads);
+AttentionWorkload pairs_under(const Mask& mask, const MaskLengths& lengths, const HeadShape& heads);
 
 /// Returns three numbers and their ratios as a line.
 std::string text(const AttentionWorkload& pairs);

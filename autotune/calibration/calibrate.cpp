@@ -40,10 +40,10 @@ class Calibration {
     r.tensor_tflops = tensor_tflops(r.launch_us * 1000);
     for (const double rate : {r.clock_ghz, r.copy_gbs, r.l2_gbs, r.tensor_tflops, r.launch_us})
       if (!std::isfinite(rate) || rate <= 0)
-        throw DeviceError(diagnostic(
-            ErrorId::measuring, {}, {},
-            "a calibration measured a rate that is not positive: " + text_of_rates(r),
-            "repeat it while nothing else uses the GPU"));
+        throw DeviceError(
+            diagnostic(ErrorId::measuring, {}, {},
+                       "a calibration measured a rate that is not positive: " + text_of_rates(r),
+                       "repeat it while nothing else uses the GPU"));
     return r;
   }
 

@@ -45,6 +45,70 @@ void lower_SmemLoad(Lowering& l, OpId op) {
   l.set(d.results[0], load_shared(l, at.base, at.layout, layout_of(type), type.elem(), true));
 }
 
+namespace {
+
+/// Returns for each register of `dist` whether its element stays under a crop or zero_rows, whose
+/// last operands are `first` and `end`: an i1 per register.
+Value kept_by(Lowering& l, const OpData& d, const LinearLayout& dist) {
+  const auto axis = static_cast<int>(d.attrs.i(AttrName::axis));
+  const Value machine_first = d.operands[d.operands.size() - 2], first = l.get(machine_first);
+  const Type index = l.type(first);
+  const Value none = l.b.constant(index, std::int64_t{0}),
+              extent = l.b.constant(index, std::int64_t{dist.shape()[axis]});
+  const auto clamped = [&](Value v) {
+    v = l.b.op(Opcode::Max, {l.b.op(Opcode::Min, {v, extent}), none});
+    return l.b.cast(v, DType::i32);
+  };
+  const Value i = index_along(l, dist, axis);
+  const Value kept = l.b.cmp("lt", i, clamped(l.b.sub(l.get(d.operands.back()), first)));
+  if (constant_value(l.from, machine_first).value_or(-1) >= 0) return kept;
+  return l.and_predicates(kept, l.b.cmp("ge", i, clamped(l.b.sub(none, first))));
+}
+
+}  // namespace
+
+// Crops that no shared tile has replaced are dot operands in registers.
+void lower_Crop(Lowering& l, OpId op) {
+  const OpData& d = l.from[op];
+  const Type type = l.from.type(d.results[0]);
+  const Value v = l.get(d.operands[0]);
+  const Value zero = l.b.constant(Type::scalar(type.dtype()), 0.0);
+  l.set(d.results[0], l.b.select(kept_by(l, d, layout_of(type)), v, zero));
+}
+
+// Each thread stores zeros in pieces of 16 bytes, or in single elements along the contiguous axis.
+void lower_ZeroRows(Lowering& l, OpId op) {
+  l.wait_for_cluster_reads();
+  const OpData& d = l.from[op];
+  const SmemSlot at = slot_of(l, d.operands[0], d.operands[1]);
+  const Elem elem = l.from.type(d.operands[0]).elem();
+  const auto axis = static_cast<int>(d.attrs.i(AttrName::axis));
+  const int fast = at.layout.order()[0], bytes = at.layout.element_bytes(),
+            widest = axis == fast ? bytes : 16;
+  const LinearLayout dist = copy_layout(at.layout.shape(), fast, widest / bytes, l.warps());
+  const auto fn = shared_fn(at.layout, dist);
+  const auto vectors = fn ? shared_vectors(*fn, at.layout, widest)
+                          : Result<std::vector<Vector>>::refused(fn.reason());
+  if (!vectors) throw InternalError("zero_rows: " + vectors.reason());
+  std::vector<std::pair<int, RegisterOffset>> parts;
+  std::vector<std::int64_t> leaders;
+  for (const Vector& v : *vectors) {
+    const auto& first = fn->registers[static_cast<std::size_t>(v.registers.front())];
+    parts.emplace_back(first.slab, first.part);
+    leaders.push_back(v.registers.front());
+  }
+  const auto count = static_cast<std::int64_t>(leaders.size()),
+             width = static_cast<std::int64_t>(vectors->front().registers.size());
+  Value stores = l.b.op(Opcode::Not, {kept_by(l, d, dist)});
+  for (int t = 0; t < dist.rank(); ++t) stores = l.and_predicates(stores, inside_along(l, dist, t));
+  stores = l.regs(stores, leaders);
+  if (const Value first = l.is_replica_zero(dist))
+    stores = l.and_predicates(stores, l.splat(first, count));
+  const Value zeros = l.splat(l.b.constant(Type::scalar(elem.dtype), 0.0), count * width);
+  l.b.effect(Opcode::StShared, {shared_addresses(l, at.base, fn->slabs, parts), zeros, stores},
+             {{AttrName::width, width}});
+}
+
 // ---- asynchronous copies
 namespace {
 

@@ -26,8 +26,8 @@ constexpr int kHalvedKeys = 4;
 
 class MemoryNetwork {
  public:
-  MemoryNetwork(Lowering& l, SortKey& key, const LinearLayout& layout, int axis,
-                const Tuple& keys, int count)
+  MemoryNetwork(Lowering& l, SortKey& key, const LinearLayout& layout, int axis, const Tuple& keys,
+                int count)
       : l_(l),
         key_(key),
         layout_(layout),
@@ -45,18 +45,16 @@ class MemoryNetwork {
       base = l.b.add(base, l.b.i32(keys_in_all_ * word_bytes(i)));
     }
     l.barrier();
-    store(numbers(layout, swizzled(index_along(l, layout, axis))), keys,
-          l.is_replica_zero(layout));
+    store(numbers(layout, swizzled(index_along(l, layout, axis))), keys, l.is_replica_zero(layout));
     l.barrier();
   }
 
   /// Returns the registers of `result`, the layout of the first elements.
   Tuple run(const LinearLayout& result) {
     pass_of_runs();
-    loop(l_.b.i32(kPassBits + 1), l_.b.i32(kept_ + 1), l_.b.i32(1),
-         [&](Value size) {
-           clean(size, l_.b.i32(0), size, l_.b.i32(keys_in_all_ / kPassKeys), has_even_passes());
-         });
+    loop(l_.b.i32(kPassBits + 1), l_.b.i32(kept_ + 1), l_.b.i32(1), [&](Value size) {
+      clean(size, l_.b.i32(0), size, l_.b.i32(keys_in_all_ / kPassKeys), has_even_passes());
+    });
     loop(l_.b.i32(0), l_.b.i32(bits_ - kept_), l_.b.i32(1), [&](Value level) {
       keep_better(level);
       const Value next = l_.b.add(level, l_.b.i32(1));
@@ -135,8 +133,8 @@ class MemoryNetwork {
       return numbers(result, swizzled(index_along(l_, result, axis_)));
     const IndexParts parts = l_.index_parts(result, axis_);
     const Value of_registers = swizzled(l_.constants(DType::i32, parts.constant));
-    return numbers(result, parts.thread ? flipped(of_registers, swizzled(parts.thread))
-                                        : of_registers);
+    return numbers(result,
+                   parts.thread ? flipped(of_registers, swizzled(parts.thread)) : of_registers);
   }
 
   /// Returns the keys of a result. Two indices are loaded as one register, if neighbours are.
@@ -155,13 +153,10 @@ class MemoryNetwork {
       order.insert(order.end(), {i, i + pairs});
     }
     const Value both_indices = load_word(l_.as_vec(l_.regs(places, evens)), 1, DType::u32);
-    const auto number = [&](std::int64_t v) {
-      return l_.b.constant(Type::scalar(DType::u32), v);
-    };
+    const auto number = [&](std::int64_t v) { return l_.b.constant(Type::scalar(DType::u32), v); };
     const Value low = both(both_indices, number(0xffff)), high = shr(both_indices, number(16));
     const Value indices = l_.regs(l_.concat(std::vector{low, high}), order);
-    keys.push_back(
-        l_.b.op(Opcode::Bitcast, {indices}, l_.type(indices).with_dtype(DType::i32)));
+    keys.push_back(l_.b.op(Opcode::Bitcast, {indices}, l_.type(indices).with_dtype(DType::i32)));
     return keys;
   }
 
@@ -217,8 +212,8 @@ class MemoryNetwork {
   void clean(Value size, Value level, Value backwards, Value groups, bool is_even) {
     const Value passes = l_.b.div(l_.b.add(size, l_.b.i32(kPassBits - 1)), l_.b.i32(kPassBits));
     loop(l_.b.i32(1), l_.b.add(passes, l_.b.i32(1)), l_.b.i32(1), [&](Value pass) {
-      const Value low = l_.b.op(
-          Opcode::Max, {l_.b.sub(size, l_.b.mul(pass, l_.b.i32(kPassBits))), l_.b.i32(0)});
+      const Value low =
+          l_.b.op(Opcode::Max, {l_.b.sub(size, l_.b.mul(pass, l_.b.i32(kPassBits))), l_.b.i32(0)});
       const Value steps = swizzled(shl(l_.constants(DType::i32, first_integers(kPassKeys)), low));
       share(groups, is_even, [&](Value group, Value is_own) {
         const Value below = both(group, l_.b.sub(shl(l_.b.i32(1), low), l_.b.i32(1)));

@@ -112,8 +112,7 @@ void Cta::check_wait(Warp& w, const Instr& i) {
                                   op_name(kernel(), read)));
 }
 
-void Cta::check_repeat(Warp& w, const Instr& i, GlobalLock& lock, std::uint64_t address,
-                       int lane) {
+void Cta::check_repeat(Warp& w, const Instr& i, GlobalLock& lock, std::uint64_t address, int lane) {
   if (!wants(Detector::ScatterRepeats) || !global().shadow().is_watched(address)) return;
   if (!lock) lock.lock();
   const GlobalRecord* last = global().shadow().last_change(address);
@@ -121,8 +120,7 @@ void Cta::check_repeat(Warp& w, const Instr& i, GlobalLock& lock, std::uint64_t 
   if (!last || last->op != i.id.index || last->home != home() || last->turn != w.turn ||
       agents.rank(last->agent) != agents.rank(mine))
     return;
-  if (!agents.of_one_warp(last->agent, mine) &&
-      w.known.generic.covers(last->agent, last->tick))
+  if (!agents.of_one_warp(last->agent, mine) && w.known.generic.covers(last->agent, last->tick))
     return;  // of another iteration
   report(w, i, Detector::ScatterRepeats,
          fmt::format("{}: {}", global().describe(address), doc(Detector::ScatterRepeats)), lane,

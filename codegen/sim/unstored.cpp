@@ -83,8 +83,8 @@ Finding Unstored::finding(const Argument& a, const ir::Kernel& kernel) {
   }
   if (missing == 0) return f;
   f.count = 1;
-  f.text = fmt::format("{} of {} elements of {} were stored by no program, first {}[{}]", missing, all,
-                       a.range->name, a.range->name, fmt::join(first, ", "));
+  f.text = fmt::format("{} of {} elements of {} were stored by no program, first {}[{}]", missing,
+                       all, a.range->name, a.range->name, fmt::join(first, ", "));
   const std::vector<StoreSource>& stores = a.range->stores;
   if (!stores.empty()) f.loc = stores.front().loc;
   const auto cause = std::ranges::min_element(a.left_out, {}, [&](const LeftOut& l) {

@@ -30,8 +30,8 @@ class ReadsOfResult {
     const bool chooses = d.opcode == Opcode::Select,
                joins = d.is(Opcode::And, Opcode::Or) && k_.type(v).dtype() == DType::i1;
     for (std::size_t i = 0; i < d.operands.size(); ++i)
-      visit(d.operands[i], is_guarded || d.opcode == Opcode::FillAbsent || joins ||
-                               (chooses && i > 0));
+      visit(d.operands[i],
+            is_guarded || d.opcode == Opcode::FillAbsent || joins || (chooses && i > 0));
   }
 
  private:
@@ -65,9 +65,7 @@ TableReads::TableReads(const Score& score) {
     return;  // the trace of the kernel reports it
   }
   const ir::Kernel& k = traced_->function().body;
-  ir::walk(k, k.body(), [&](OpId op) {
-    any_ = any_ || ir::info(k[op].opcode).has(ir::kReads);
-  });
+  ir::walk(k, k.body(), [&](OpId op) { any_ = any_ || ir::info(k[op].opcode).has(ir::kReads); });
   for (std::size_t a = 0; a < depends_on_.size(); ++a)
     depends_on_[a] = ir::is_used(
         k, traced_->argument(static_cast<TracedFunction::Argument>(TracedFunction::kBatch + a)));

@@ -32,9 +32,8 @@ bool is_sorted_in_memory(const Kernel& k, const OpData& sort) {
   constexpr std::int64_t kMaxWords = 2048, kMaxSelected = 8192;
   const DType dtype = k.type(sort.operands[0]).dtype();
   const std::int64_t extent = padded_extent(k, sort);
-  const bool has_index =
-      !packs_index(dtype, extent) &&
-      (is_float(dtype) || size_bits(dtype) != 32 || is_used(k, sort.results[1]));
+  const bool has_index = !packs_index(dtype, extent) &&
+                         (is_float(dtype) || size_bits(dtype) != 32 || is_used(k, sort.results[1]));
   const std::int64_t words = (size_bits(dtype) == 64 ? 2 : 1) + (has_index ? 1 : 0);
   const bool is_top = 8 * sort.attrs.i(AttrName::count, extent) <= extent;
   return extent * words > (is_top ? kMaxSelected : kMaxWords);

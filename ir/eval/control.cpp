@@ -79,8 +79,8 @@ bool is_same(const TileValue& a, const TileValue& b) {
 constexpr int kIterationsOfATurn = 1000;
 
 /// Detects a loop without progress: if an iteration that began with `before` and ended with `after`
-/// changed neither memory nor a carry that the condition depends on, the condition is the same until
-/// another program changes memory.
+/// changed neither memory nor a carry that the condition depends on, the condition is the same
+/// until another program changes memory.
 void require_progress(Program& p, OpId id, int iteration, std::span<const Value> before,
                       std::span<const Value> after) {
   if (!p.evaluation().is_sequential) return;
@@ -253,8 +253,7 @@ void eval_Assume(Program& p, OpId id) {
       p.report(kind == "elements"      ? FindingKind::LostElements
                : kind == "contraction" ? FindingKind::ContractionDiffers
                                        : FindingKind::OutsideRead,
-               id, p.op(id).loc,
-               [&] { return std::string(p.attrs(id).s(AttrName::message)); });
+               id, p.op(id).loc, [&] { return std::string(p.attrs(id).s(AttrName::message)); });
     } else if (cells[i].i == 0) {
       p.report(FindingKind::AssumeViolated, id, p.op(id).loc, [&] {
         return fmt::format("assumption does not hold{}{}", shape.empty() ? "" : " at ",

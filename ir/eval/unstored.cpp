@@ -76,12 +76,10 @@ void find_unstored(Evaluation& e) {
     std::string text =
         fmt::format("{} of {} elements of {} were stored by no program, first {}[{}]", m.count,
                     m.all, r->name, r->name, fmt::join(m.first, ", "));
-    std::erase_if(e.drops, [&](const Evaluation::Drop& d) {
-      return d.region == r && is_stored(*r, d.at);
-    });
-    const auto drop = std::ranges::min_element(e.drops, {}, [&](const Evaluation::Drop& d) {
-      return std::pair(d.region != r, d.at);
-    });
+    std::erase_if(e.drops,
+                  [&](const Evaluation::Drop& d) { return d.region == r && is_stored(*r, d.at); });
+    const auto drop = std::ranges::min_element(
+        e.drops, {}, [&](const Evaluation::Drop& d) { return std::pair(d.region != r, d.at); });
     if (drop != e.drops.end() && drop->region == r) {
       store = drop->op;
       program = drop->program;

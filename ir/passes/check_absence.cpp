@@ -137,8 +137,8 @@ class CheckAbsence {
 
   bool terms_of_loop(OpId loop, Value v, Value start, std::optional<Opcode>& by,
                      std::vector<Term>& all, int depth) {
-    const auto i = static_cast<std::size_t>(std::ranges::find(k_[loop].results, v) -
-                                            k_[loop].results.begin());
+    const auto i =
+        static_cast<std::size_t>(std::ranges::find(k_[loop].results, v) - k_[loop].results.begin());
     if (!terms(loop_inits(k_[loop])[i], start, by, all, depth - 1)) return false;
     const std::size_t count = all.size();
     if (!terms(loop_nexts(k_, loop)[i], body_carries(k_, loop)[i], by, all, depth - 1))
@@ -249,22 +249,22 @@ class CheckAbsence {
     std::string out;
     for (const LoadedInterval& i : lacks.all) {
       const Loc at = k_[i.load].loc;
-      const std::string one = fmt::format("{} at {}:{}:{}", name_of(k_, i.view), at.file, at.line,
-                                          at.column);
+      const std::string one =
+          fmt::format("{} at {}:{}:{}", name_of(k_, i.view), at.file, at.line, at.column);
       if (out.find(one) == std::string::npos) out += (out.empty() ? "" : " and ") + one;
     }
-    return fmt::format("an accumulator had a value for elements that {} lacks, and they are absent "
-                       "from its result",
-                       out);
+    return fmt::format(
+        "an accumulator had a value for elements that {} lacks, and they are absent "
+        "from its result",
+        out);
   }
 
   /// Returns the condition that all intervals hold: an i1 along `dim` of `like`, or a scalar.
   Value inside(Builder& b, const PresentLine& line, int dim, Value like, bool with_kept) {
     const bool is_whole = dim == Loss::kWhole;
-    const std::int64_t extent =
-        is_whole ? 1 : k_.type(like).shape()[static_cast<std::size_t>(dim)];
-    const Type type = is_whole ? Type::scalar(DType::i1)
-                               : Type::tile({DType::i1, false}, std::span(&extent, 1));
+    const std::int64_t extent = is_whole ? 1 : k_.type(like).shape()[static_cast<std::size_t>(dim)];
+    const Type type =
+        is_whole ? Type::scalar(DType::i1) : Type::tile({DType::i1, false}, std::span(&extent, 1));
     Value all;
     for (const LoadedInterval& i : line.all) {
       if (i.is_kept && !with_kept) continue;
@@ -351,8 +351,7 @@ class CheckAbsence {
       if (one.dim != axis) continue;
       const std::int64_t extent = k_.type(one.lost).shape()[0];
       const Type line = Type::tile({k_.type(d.operands[1]).dtype(), false}, std::span(&extent, 1));
-      const Value at =
-          b.add(b.op(Opcode::Arange, {}, line, {{AttrName::start, 0}}), d.operands[1]);
+      const Value at = b.add(b.op(Opcode::Arange, {}, line, {{AttrName::start, 0}}), d.operands[1]);
       const Value from = b.cmp("ge", at, b.zero(Type::of(line.elem())));
       const Value within = b.op(Opcode::And, {from, b.cmp("lt", at, d.operands[2])});
       one.lost = b.op(Opcode::And, {one.lost, within});
@@ -374,8 +373,8 @@ class CheckAbsence {
             k_[op].attrs.ints(AttrName::axes)[static_cast<std::size_t>(one.dim)];
         const Value offset = k_[op].operands[static_cast<std::size_t>(2 + axis)];
         if (k_.type(offset).is_tile()) continue;
-        const Value is_inside = inside(b, k_[op].operands[0], axis, offset,
-                                       k_.type(one.lost).shape()[0]);
+        const Value is_inside =
+            inside(b, k_[op].operands[0], axis, offset, k_.type(one.lost).shape()[0]);
         holds = b.op(Opcode::Or, {holds, b.op(Opcode::Not, {is_inside})});
       } else if (!is_view && k_[op].operands.size() > 2) {
         continue;  // the mask may exclude the element
@@ -416,8 +415,7 @@ class CheckAbsence {
                    std::int64_t extent) {
     const Type type = k_.type(x.offset);
     const OpId cast = k_[x.offset].def;
-    const Value index =
-        cast && k_[cast].opcode == Opcode::Cast ? k_[cast].operands[0] : x.offset;
+    const Value index = cast && k_[cast].opcode == Opcode::Cast ? k_[cast].operands[0] : x.offset;
     const RegionId home = k_[index].region;
     const OpId loop = !k_[index].def && home ? k_[home].owner : OpId();
     const bool is_step = loop && k_[loop].opcode == Opcode::For && k_[home].args[0] == index;

@@ -438,6 +438,38 @@ class Materializer {
     changed_ = true;
   }
 
+  /// Keeps a crop if it only clears lines of a box for dots that sum along its axis: the threads
+  /// then store zeros to the box's slot in shared memory, and only where there are such lines.
+  /// Elements outside of all other crops are replaced where that matters.
+  void crop(OpId op) {
+    const OpId load = k_[k_[op].operands[0]].def;
+    const Uses uses(k_);
+    const auto fill = uses.only(k_[op].results[0]);
+    const bool is_box = load && k_[load].opcode == Opcode::LoadView &&
+                        uses.only(k_[load].results[0]) && gathered_dim(k_, k_[load]) < 0 &&
+                        !k_.type(k_[load].operands[0]).view_facts().is_made &&
+                        absence_.is_zero_filled(k_[load].results[0]);
+    const bool is_filled = fill && k_[fill->op].opcode == Opcode::FillAbsent &&
+                           fill->operand == 0 && k_[fill->op].attrs.s(AttrName::kind).empty() &&
+                           is_zero(k_, k_[fill->op].operands[1]);
+    if (is_box && is_filled &&
+        is_summed(uses, k_[fill->op].results[0], k_[op].attrs.i(AttrName::axis)))
+      kept_crops_.insert(k_[op].results[0]);
+    else
+      settled_.emplace_back(op, k_[op].operands[0]);
+  }
+
+  /// Returns true if dots that sum along `axis` are the only users of the matrix.
+  bool is_summed(const Uses& uses, Value v, std::int64_t axis) const {
+    const auto is_of_sum = [&](const Uses::Use& use) {
+      const OpData& d = k_[use.op];
+      if (d.opcode == Opcode::Permute) return is_summed(uses, d.results[0], 1 - axis);
+      return d.opcode == Opcode::Dot && use.operand < 2 && axis == (use.operand == 0 ? 1 : 0);
+    };
+    return k_.type(v).rank() == 2 && !uses.of(v).empty() &&
+           std::ranges::all_of(uses.of(v), is_of_sum);
+  }
+
   /// Drops intervals whose absent elements are not observed, because these need not be filled.
   void drop_unobserved(std::vector<PresenceBound>& bounds, Value filled) {
     std::erase_if(bounds, [&](const PresenceBound& x) {

@@ -193,8 +193,7 @@ class OutsideReads {
     const bool is_shape =
         o == Splat || o == Broadcast || o == ExpandDims || o == Reshape || o == Permute;
     if (is_shape) return reshaped(def);
-    if (info(o).family != Family::Elementwise && info(o).family != Family::Math)
-      return {};
+    if (info(o).family != Family::Elementwise && info(o).family != Family::Math) return {};
     return of_operands(def);
   }
 
@@ -257,8 +256,8 @@ class OutsideReads {
       if (!k_.type(from.is_outside).is_tile()) continue;
       const Type type = k_.type(k_[op].results[0]).with_elem({DType::i1, false});
       Builder b = Builder::behind(k_, op);
-      const OpId same = b.create(k_[op].opcode, std::array{from.is_outside}, std::span(&type, 1),
-                                 k_[op].attrs);
+      const OpId same =
+          b.create(k_[op].opcode, std::array{from.is_outside}, std::span(&type, 1), k_[op].attrs);
       from.is_outside = k_[same].results[0];
     }
     return all;

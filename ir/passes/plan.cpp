@@ -135,8 +135,8 @@ bool benefits_from_tma_store(const Kernel& k, const KernelSummary& s, const Plan
 
 bool can_pingpong(const Kernel& k, const KernelSummary& s) {
   const auto is_crop = [&](OpId op) { return k[op].opcode == Opcode::Crop; };
-  return !any_op(k, k.body(), is_crop) && s.are_gemms() && !s.back_to_back &&
-         k.info.cluster == 1 && !has_data_dependent_trips(k) && s.mma_rows % kWgmmaRows == 0 &&
+  return !any_op(k, k.body(), is_crop) && s.are_gemms() && !s.back_to_back && k.info.cluster == 1 &&
+         !has_data_dependent_trips(k) && s.mma_rows % kWgmmaRows == 0 &&
          (s.mma_rows == kWgmmaRows || s.dots->are_row_stacked);
 }
 
@@ -498,8 +498,9 @@ bool plan(Kernel& kernel, PassContext& context) {
     for (std::string& why : plan_reasons(*context.plan, kernel))
       context.remark(Remark::Kind::Analysis, {}, std::move(why));
   else if (!context.plan->wgmma && s.max_accumulator_elems > 0)
-    context.remark(Remark::Kind::Analysis, {},
-                   s.dots ? "wgmma=0: the given plan does not use it" : wgmma_missed_remark(kernel));
+    context.remark(
+        Remark::Kind::Analysis, {},
+        s.dots ? "wgmma=0: the given plan does not use it" : wgmma_missed_remark(kernel));
   return true;
 }
 

@@ -21,8 +21,7 @@ void check_block(const AttentionSpec& spec, const SequenceRange& sequence, const
   if (spec.kv_range) visible = visible && is_in(spec.kv_range(rows.first, rows.last, length));
   if (spec.mask) {
     Tile kept = spec.mask(b, rows.heads, rows.positions, columns);
-    if (spec.full_kv_range)
-      kept = is_in(spec.full_kv_range(rows.first, rows.last, length)) || kept;
+    if (spec.full_kv_range) kept = is_in(spec.full_kv_range(rows.first, rows.last, length)) || kept;
     visible = visible && kept;
     require_inside_reads(visible);
   }
@@ -36,8 +35,8 @@ auto make_kernel(std::shared_ptr<const AttentionHeuristics> facts) {
                 [facts](Scalar<i32> batch, Scalar<i32> heads, Scalar<i32> queries, Scalar<i32> keys,
                         std::optional<In<i32, 1>> cu_q, std::optional<In<i32, 1>> cu_kv) {
                   for (auto [b, h, tile] : grid({batch, heads, cdiv(queries, kRows)}, 1, 1, 1)) {
-                    const SequenceRange sequence = cu_q ? SequenceRange::packed(*cu_q, *cu_kv, b)
-                                                        : SequenceRange{b, keys};
+                    const SequenceRange sequence =
+                        cu_q ? SequenceRange::packed(*cu_q, *cu_kv, b) : SequenceRange{b, keys};
                     const Tile seqlen_q = sequence.seqlen_q(queries);
                     const Index m = slice(tile.first() * kRows, kRows);
                     for (auto n : steps(sequence.seqlen_kv, kKeys))
@@ -70,8 +69,7 @@ void AttentionTables::check(const Tensor& Q, const Tensor& K, const CuSeqlens& l
   const bool has_pairs = batch > 0 && queries > 0 && keys > 0;
   const bool visits_all = !is_varlen && !spec().blocks && !spec().kv_range && !spec().full_kv_range;
   if (!has_pairs) return;
-  for (const auto& [reads, function] :
-       {std::pair{&mask_, "mask"}, std::pair{&score_, "score"}}) {
+  for (const auto& [reads, function] : {std::pair{&mask_, "mask"}, std::pair{&score_, "score"}}) {
     if (!*reads) continue;
     check(**reads, function, Argument::batch, is_varlen ? "sequences" : "batch entries", batch);
     check(**reads, function, Argument::head, "heads", heads);
@@ -107,8 +105,8 @@ void AttentionTables::add_checks(PlanBuilder& plan, const AttentionCall& c, Plan
              heads = depends_on(Argument::head) ? c.Q.size(1) : 1,
              queries = is_varlen ? c.lengths.max_seqlen_q : c.Q.size(2);
   if (entries == 0) return;
-  plan.launch(*kernel_, static_cast<i32>(batch), static_cast<i32>(heads),
-              static_cast<i32>(queries), static_cast<i32>(c.K.size(2)), cu_q, cu_kv);
+  plan.launch(*kernel_, static_cast<i32>(batch), static_cast<i32>(heads), static_cast<i32>(queries),
+              static_cast<i32>(c.K.size(2)), cu_q, cu_kv);
 }
 
 }  // namespace tegula::kernels

@@ -61,23 +61,23 @@ TEST_F(Spills, Cholesky) {
 
 /// Attention of 32 queries whose accumulator alone takes the registers of two warps.
 TEST_F(Spills, WideValues) {
-  const auto wide = kernel("wide_values", [](In<bf16, 3> Q, In<bf16, 3> K, In<bf16, 3> V,
-                                             Out<bf16, 3> O) {
-    const Index d = slice(0, 64), dv = slice(0, 512);
-    for (auto [b, m] : grid({O.dim(0), O.dim(1)}, 1, 32)) {
-      const Tile q = fill_absent(Q(b, m, d), 0);
-      Tile top = full<f32>(-inf, 32), total = zeros<f32>(32), acc = zeros<f32>(32, 512);
-      for (auto n : steps(K.dim(1), 32)) {
-        const Tile s = dot(q, fill_absent(K(b, n, d), 0).T());
-        const Tile next = max(top, max(s, axis(1))), keep = exp(top - next),
-                   p = exp(s - next(all, none));
-        total = total * keep + sum(p, 1);
-        acc = dot(cast<bf16>(p), V(b, n, dv), acc * keep(all, none));
-        top = next;
-      }
-      O(b, m, dv) = acc / total(all, none);
-    }
-  });
+  const auto wide =
+      kernel("wide_values", [](In<bf16, 3> Q, In<bf16, 3> K, In<bf16, 3> V, Out<bf16, 3> O) {
+        const Index d = slice(0, 64), dv = slice(0, 512);
+        for (auto [b, m] : grid({O.dim(0), O.dim(1)}, 1, 32)) {
+          const Tile q = fill_absent(Q(b, m, d), 0);
+          Tile top = full<f32>(-inf, 32), total = zeros<f32>(32), acc = zeros<f32>(32, 512);
+          for (auto n : steps(K.dim(1), 32)) {
+            const Tile s = dot(q, fill_absent(K(b, n, d), 0).T());
+            const Tile next = max(top, max(s, axis(1))), keep = exp(top - next),
+                       p = exp(s - next(all, none));
+            total = total * keep + sum(p, 1);
+            acc = dot(cast<bf16>(p), V(b, n, dv), acc * keep(all, none));
+            top = next;
+          }
+          O(b, m, dv) = acc / total(all, none);
+        }
+      });
   const auto keys = spec<bf16>(8, 4096, 64), values = spec<bf16>(8, 4096, 512);
   expect_other_warps(wide, 2, keys, keys, values, values);
 }

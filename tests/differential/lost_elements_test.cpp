@@ -81,8 +81,8 @@ TEST_P(LostElements, AMaximumOfSlices) {
       }
     });
   };
-  const Tensor x =
-      Tensor::from(std::vector<float>{1, 2, 3, 4, 5, 9, 3, 2, 1, 0}, GetParam()), z = out({1});
+  const Tensor x = Tensor::from(std::vector<float>{1, 2, 3, 4, 5, 9, 3, 2, 1, 0}, GetParam()),
+               z = out({1});
   EXPECT_THAT(found_by([&] { largest(false)(x, z); }), HasSubstr("T1317"));
   EXPECT_EQ(found_by([&] { largest(true)(x, z); }), "");
   EXPECT_EQ(z.to_doubles()[0], 9);
@@ -289,8 +289,8 @@ TEST_P(LostElements, AHeadDimBeyondTheLimit) {
   const auto hint_of = [&](int qk, int v) {
     return found_by([&] { attention({})(t(qk), t(qk), t(v), t(v)); });
   };
-  EXPECT_THAT(hint_of(64, 512), AllOf(HasSubstr("T1604"), HasSubstr("parts of at most 256"),
-                                      Not(HasSubstr("pad"))));
+  EXPECT_THAT(hint_of(64, 512),
+              AllOf(HasSubstr("T1604"), HasSubstr("parts of at most 256"), Not(HasSubstr("pad"))));
   EXPECT_THAT(hint_of(64, 20), HasSubstr("zeros to 24"));
   const Tensor v = Tensor::full({1, 1, 32, 512}, 2, DType::bf16, GetParam()), o = t(512);
   for (int from = 0; from < 512; from += 256)

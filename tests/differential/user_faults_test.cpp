@@ -54,9 +54,8 @@ TEST_P(UserFaults, TablesThatPositionsIndexDirectly) {
     return code_of([&] { attention(spec)(q, k, k, o); });
   };
   const auto by_pair = [&](const Tensor& t) {
-    return code({.mask = [t](T, T, T q, T kv) {
-      return view<i32, 1>(t)(q) == view<i32, 1>(t)(kv);
-    }});
+    return code(
+        {.mask = [t](T, T, T q, T kv) { return view<i32, 1>(t)(q) == view<i32, 1>(t)(kv); }});
   };
   EXPECT_EQ(by_pair(i32s({20}, 5)), "T1664");
   EXPECT_EQ(by_pair(i32s({32}, 5)), "T1664");  // 48 keys
@@ -105,10 +104,9 @@ TEST_P(UserFaults, GuardedTables) {
     return code_of([&] { attention(spec)(q, q, q, o); });
   };
   EXPECT_EQ(code({.mask = [t](T, T, T, T kv) { return kv < 20 && view<i32, 1>(t)(kv) != 0; }}), "");
-  EXPECT_EQ(code({.mask = [t](T, T, T, T kv) {
-              return where(kv < 20, view<i32, 1>(t)(kv), 1) != 0;
-            }}),
-            "");
+  EXPECT_EQ(
+      code({.mask = [t](T, T, T, T kv) { return where(kv < 20, view<i32, 1>(t)(kv), 1) != 0; }}),
+      "");
   EXPECT_EQ(code({.mask = [t](T, T, T, T kv) { return kv < 21 && view<i32, 1>(t)(kv) != 0; }}),
             "T1314");
 }
@@ -121,8 +119,9 @@ TEST_P(UserFaults, TablesOfSequences) {
                starts = Tensor::from(std::vector<i32>{0, 20, 50}, device());
   const auto code = [&](const Tensor& t) {
     return code_of([&] {
-      attention({.mask = [t](T, T, T, T kv) { return view<i32, 1>(t)(kv) != 0; }})
-          .varlen(Stream(device()), q, q, q, o, {starts, starts, 40});
+      attention({.mask = [t](T, T, T, T kv) {
+        return view<i32, 1>(t)(kv) != 0;
+      }}).varlen(Stream(device()), q, q, q, o, {starts, starts, 40});
     });
   };
   EXPECT_EQ(code(i32s({29}, 1)), "T1314");

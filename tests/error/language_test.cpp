@@ -130,9 +130,8 @@ TEST(LanguageError, Parts) {
   expect("T0226 bad_padding", [] { on_tile([](Tile t) { t = pad(t, 0, -1, 0, 0); }); });
   expect("T0227 lines_differ", [] { on_tile([](Tile t) { t = gather(t, arange(32), 1); }); });
   expect("T0228 scalar_wanted", [] { on_tile([](Tile t) { t = extract(t, 1, arange(16)); }); });
-  expect("T0229 dim_of_all", [] {
-    in_grid([](auto x, auto i, auto j) { return x(i, j) * float(x(i, all).dim(1)); });
-  });
+  expect("T0229 dim_of_all",
+         [] { in_grid([](auto x, auto i, auto j) { return x(i, j) * float(x(i, all).dim(1)); }); });
 }
 
 // ---- control flow -------------------------------------------------------------------------------

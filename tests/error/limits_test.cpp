@@ -76,9 +76,7 @@ TEST(Recursion, EndsWithTheLine) {
     });
   });
   expect_error("T1019", [] {
-    trace([](const Tile& t) {
-      return scan(t, 0, [](Tile a, Tile b) { return endless(a + b); });
-    });
+    trace([](const Tile& t) { return scan(t, 0, [](Tile a, Tile b) { return endless(a + b); }); });
   });
 }
 
@@ -199,9 +197,7 @@ TEST(Recursion, InMasksAndScores) {
 
 // ---- exceptions ---------------------------------------------------------------------------------
 TEST(Thrown, WhatIsNoStdException) {
-  expect_error("T1021", [] {
-    trace([](Tile) -> Tile { throw 42; });
-  });
+  expect_error("T1021", [] { trace([](Tile) -> Tile { throw 42; }); });
   expect_error("T1021", [] {
     trace([](Tile t) {
       for (auto j : steps(8, 4)) {
@@ -223,9 +219,8 @@ TEST(Thrown, InMasksAndScores) {
 }
 
 TEST(Thrown, StdExceptionsKeepTheirText) {
-  const Diagnostic d = error_of([] {
-    trace([](Tile) -> Tile { throw std::runtime_error("no luck"); });
-  });
+  const Diagnostic d =
+      error_of([] { trace([](Tile) -> Tile { throw std::runtime_error("no luck"); }); });
   EXPECT_EQ(d.code, "T0305");
   EXPECT_THAT(d.message, HasSubstr("no luck"));
 }

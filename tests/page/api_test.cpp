@@ -50,8 +50,7 @@ TEST_P(Api, AttentionWithMaskAndLse) {
   const auto out = O.to_doubles(), sums = lse.to_doubles();
   for (std::int64_t q = 0; q < kLength; ++q) {
     EXPECT_NEAR(at(out, q * kDim), mean_of_window(q), 0.3) << q;
-    EXPECT_NEAR(at(sums, q),
-                std::log(static_cast<double>(std::min<std::int64_t>(q + 1, 32))), 1e-3)
+    EXPECT_NEAR(at(sums, q), std::log(static_cast<double>(std::min<std::int64_t>(q + 1, 32))), 1e-3)
         << q;
   }
 }
@@ -85,8 +84,7 @@ TEST_P(Api, MixtureOfExperts) {
              y = Y.to_doubles();
   const auto dot = [&](std::int64_t row, std::int64_t t) {
     double sum = 0;
-    for (std::int64_t c = 0; c < kDim; ++c)
-      sum += at(u, row * kDim + c) * at(x, t * kDim + c);
+    for (std::int64_t c = 0; c < kDim; ++c) sum += at(u, row * kDim + c) * at(x, t * kDim + c);
     return sum;
   };
   for (std::int64_t t = 0; t < kTokens; ++t) {
@@ -108,9 +106,7 @@ TEST_P(Api, MatmulWithBiasAndGelu) {
   const auto out = C.to_doubles();
   for (std::int64_t n = 0; n < kN; ++n) {
     const double sum = 1 + static_cast<double>(n);
-    EXPECT_NEAR(at(out, n), sum * (1 + std::erf(sum / std::sqrt(2.))) / 2,
-                0.01 * sum)
-        << n;
+    EXPECT_NEAR(at(out, n), sum * (1 + std::erf(sum / std::sqrt(2.))) / 2, 0.01 * sum) << n;
   }
 }
 

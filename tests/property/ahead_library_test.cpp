@@ -146,10 +146,9 @@ struct Call {
         all.push_back(
             {ParamKind::Scalar, DType::f32, nullptr, tegula::detail::bits_of(*of.number)});
       else if (next < host.size())
-        all.push_back({p.info.kind, host[next].dtype(), &host[next],
-                       p.info.kind == ParamKind::Pointer
-                           ? tegula::detail::bits_of(host[next].data())
-                           : 1}),
+        all.push_back(
+            {p.info.kind, host[next].dtype(), &host[next],
+             p.info.kind == ParamKind::Pointer ? tegula::detail::bits_of(host[next].data()) : 1}),
             ++next;
       else
         all.push_back({ParamKind::View, p.info.dtype, nullptr, 0});

@@ -15,8 +15,8 @@ struct VisitedBlock {
 
 /// Returns the visited blocks of each query tile, for the first head (or packed group) of the first
 /// batch entry. Calls are [batch, heads, length, head_dim]; runs on the device of the queries.
-std::vector<std::vector<VisitedBlock>> visited_blocks(
-    const kernels::AttentionHeuristics& facts, const kernels::AttentionCall& call,
-    const AttentionTileShape& tiles);
+std::vector<std::vector<VisitedBlock>> visited_blocks(const kernels::AttentionHeuristics& facts,
+                                                      const kernels::AttentionCall& call,
+                                                      const AttentionTileShape& tiles);
 
 }  // namespace tegula

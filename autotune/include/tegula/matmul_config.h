@@ -31,9 +31,7 @@ enum class Multicast : std::uint8_t {
   none,  ///< each CTA loads its own operands
   b,     ///< columns of B
 };
-constexpr auto enumerator_names(Multicast) {
-  return std::array<std::string_view, 2>{"none", "b"};
-}
+constexpr auto enumerator_names(Multicast) { return std::array<std::string_view, 2>{"none", "b"}; }
 
 /// How 16-bit operands reach the tensor cores.
 enum class OperandPath : std::uint8_t {
@@ -126,7 +124,7 @@ struct MatmulProblem {
   std::int64_t m = 0, n = 0, k = 0;  ///< C [m, n] = A [m, k] B [k, n]
   /// Number of matrices. Batched products use separate kernels.
   std::int64_t batch = 1;
-  bool is_batched = false;  ///< operands have a leading batch dimension
+  bool is_batched = false;                             ///< operands have a leading batch dimension
   DType operands = DType::bf16, result = DType::bf16;  ///< types of A and B, and of C
   /// k is contiguous in A, and in B. Rows of A, or columns of B, then need no alignment.
   bool a_k_major = true, b_k_major = false;

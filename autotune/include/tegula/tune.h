@@ -10,8 +10,8 @@ namespace tegula {
 
 /// One tuned decision of a call.
 struct TunedDecision {
-  std::string family;   ///< "matmul", "attention_tiles", ..
-  std::string problem;  ///< properties that the decision depends on: "m=512 n=512 .."
+  std::string family;              ///< "matmul", "attention_tiles", ..
+  std::string problem;             ///< properties that the decision depends on: "m=512 n=512 .."
   std::string by_default, config;  ///< configurations without tuning and from now on
   bool was_known = false;          ///< found in the store without a measurement
   bool is_replaced = false;        ///< measured to be faster than the previous one beyond noise

@@ -45,7 +45,7 @@ struct ScoreTraits {
 /// A score function that gives -inf for some pairs, as a mask and a score.
 struct SplitScore {
   Mask is_visible;  ///< false where the score is -inf
-  Score score;  ///< none: the score is unchanged
+  Score score;      ///< none: the score is unchanged
 };
 
 class TracedFunction;

@@ -24,8 +24,7 @@ std::uint64_t bits_of(const T& value) {
 
 /// What unary plus makes a C++ number: number, bool, small float or enum.
 template <class V>
-concept HostNumeric =
-    requires(const V& value) { requires std::is_arithmetic_v<decltype(+value)>; };
+concept HostNumeric = requires(const V& value) { requires std::is_arithmetic_v<decltype(+value)>; };
 
 /// Returns the number as a T. Returns nothing if T does not hold it: it exceeds T's largest finite
 /// value, or T is an integer type and it has a fraction or is NaN. Floats are rounded.
@@ -49,8 +48,8 @@ std::optional<T> converted(const V& value) {
     using Range = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
     const auto number = +value;
     if constexpr (std::is_floating_point_v<decltype(number)>) {
-      constexpr double kEnd = 2.0 * static_cast<double>(std::uint64_t{1}
-                                                        << (std::numeric_limits<Range>::digits - 1));
+      constexpr double kEnd =
+          2.0 * static_cast<double>(std::uint64_t{1} << (std::numeric_limits<Range>::digits - 1));
       constexpr double kBegin = std::is_signed_v<Range> ? -kEnd : 0;
       if (!(number >= kBegin && number < kEnd)) return std::nullopt;
       if (static_cast<decltype(number)>(static_cast<Range>(number)) != number) return std::nullopt;

@@ -45,9 +45,9 @@ consteval bool takes_initialisers(std::index_sequence<I...>) {
   return requires { Struct{((void)I, AnyMember<Struct>{})...}; };
 }
 
-/// Returns the largest number of initialisers that Struct accepts, up to kMaxMembers + 1. Views have
-/// no default value, so Struct may accept no smaller number: if it accepts none of these, it has
-/// more members.
+/// Returns the largest number of initialisers that Struct accepts, up to kMaxMembers + 1. Views
+/// have no default value, so Struct may accept no smaller number: if it accepts none of these, it
+/// has more members.
 template <class Struct, std::size_t N = kMaxMembers + 1>
 consteval std::size_t member_count() {
   if constexpr (takes_initialisers<Struct>(std::make_index_sequence<N>{}))

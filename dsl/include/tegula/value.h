@@ -57,7 +57,8 @@ struct ScalarCell {
 /// The extent of a tile's dimension: a C++ number, and an extent of other tiles.
 class TileDim {
  public:
-  /// `view_dim`: the dimension of a view that was read with `all` and may have fewer elements, or -1.
+  /// `view_dim`: the dimension of a view that was read with `all` and may have fewer elements, or
+  /// -1.
   TileDim(std::int64_t extent, int axis, std::int64_t view_dim, Loc at)
       : extent_(extent), view_dim_(view_dim), loc_(at), axis_(axis) {}
   /// Throws CompileError if the number of elements that exist is known only when the kernel runs.
@@ -126,12 +127,12 @@ class Tile : private detail::Link {
   bool defined() const { return trace_ != 0; }
   DType dtype() const;
   bool is_pointer() const;
-  /// Returns the extents; empty for a scalar. A dimension that was read with `all` may have room for
-  /// more elements than exist.
+  /// Returns the extents; empty for a scalar. A dimension that was read with `all` may have room
+  /// for more elements than exist.
   std::vector<std::int64_t> shape() const;
   int rank() const;
-  /// Returns the extent of a dimension; a negative axis counts from the last. If `all` read it from a
-  /// dimension whose extent is known only when the kernel runs, it is an extent of other tiles
+  /// Returns the extent of a dimension; a negative axis counts from the last. If `all` read it from
+  /// a dimension whose extent is known only when the kernel runs, it is an extent of other tiles
   /// (`zeros<f32>(t.dim(0))`) but not a number: that is the view's dim().
   TileDim dim(int axis, std::source_location at = std::source_location::current()) const;
   /// Returns the tile with its last two dimensions exchanged.

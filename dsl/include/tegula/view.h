@@ -288,8 +288,8 @@ class Scalar {
     set(value);
     return *this;
   }
-  /// Changes the number for later launches. Throws CompileError T0713 at the caller's line if T does
-  /// not hold it.
+  /// Changes the number for later launches. Throws CompileError T0713 at the caller's line if T
+  /// does not hold it.
   void set(detail::HostNumber<T> value) {
     cell_->dtype = dtype_of<T>;
     cell_->bits = value.bits();

@@ -49,13 +49,24 @@ PresentLines TilePresence::find(Value v) {
   if (!def || !type.is_tile()) return {};
   using enum Opcode;
   switch (k_[def].opcode) {
-    case LoadView: return loaded(def);
-    case FillAbsent: return filled(def);
-    case ExpandDims: case Permute: case Reshape: case Broadcast: return moved(def);
-    case Reduce: case ArgReduce: return reduced(def);
-    case Dot: return product(def);
-    case Select: return {};
-    default: return info(k_[def].opcode).is_elementwise() ? merged(def) : PresentLines();
+    case LoadView:
+      return loaded(def);
+    case FillAbsent:
+      return filled(def);
+    case ExpandDims:
+    case Permute:
+    case Reshape:
+    case Broadcast:
+      return moved(def);
+    case Reduce:
+    case ArgReduce:
+      return reduced(def);
+    case Dot:
+      return product(def);
+    case Select:
+      return {};
+    default:
+      return info(k_[def].opcode).is_elementwise() ? merged(def) : PresentLines();
   }
 }
 

@@ -17,7 +17,7 @@ enum class DeviceKind : std::uint8_t {
 /// The device on which tensors live and kernels run: `cpu`, `sim` or `cuda:N`.
 struct Device {
   DeviceKind kind = DeviceKind::cpu;  ///< executor and memory
-  int index = 0;  ///< number of the GPU; 0 for cpu and sim
+  int index = 0;                      ///< number of the GPU; 0 for cpu and sim
 
   /// Parses "cpu", "sim", "cuda" (the same as "cuda:0") or "cuda:N". Throws DeviceError for other
   /// texts. Does not check whether the device is present.

@@ -16,7 +16,7 @@ struct Note {
 
 /// One error: the mistake, its location, and a way to fix it.
 struct Diagnostic {
-  std::string code;  ///< stable, e.g. "T0207"; empty if none is assigned
+  std::string code;         ///< stable, e.g. "T0207"; empty if none is assigned
   std::string message;      ///< the mistake
   Loc loc;                  ///< the user's line; unknown if there is none
   std::vector<Note> notes;  ///< further lines

@@ -14,7 +14,7 @@ struct Warning {
   std::string kernel;  ///< name of the kernel; empty if the warning does not concern a kernel
   Loc place;           ///< line that causes the warning, or the kernel's line if unknown
   std::string text;    ///< the finding and its cost
-  std::string hint;  ///< a way to fix it; may be empty
+  std::string hint;    ///< a way to fix it; may be empty
 
   /// Returns `file:line:column: warning CODE: kernel NAME: text`, then the hint on its own line.
   std::string str() const;

@@ -27,7 +27,8 @@ void expect_product(const Tensor& A, const Tensor& B, const Tensor& C) {
     for (std::int64_t j = 0; j < kSize; ++j) {
       double sum = 0;
       for (std::int64_t p = 0; p < kSize; ++p)
-        sum += a[static_cast<std::size_t>(i * kSize + p)] * b[static_cast<std::size_t>(p * kSize + j)];
+        sum +=
+            a[static_cast<std::size_t>(i * kSize + p)] * b[static_cast<std::size_t>(p * kSize + j)];
       ASSERT_EQ(c[static_cast<std::size_t>(i * kSize + j)], sum) << i << " " << j;
     }
 }
@@ -52,8 +53,8 @@ TEST_P(Reused, AKernelForStridesOfBothSigns) {
       SCOPED_TRACE(t.name);
       const auto k = product();
       const Call plain{"plain", a, b, c};
-      for (const Call* call : plain_first ? std::vector{&plain, &t, &plain}
-                                          : std::vector{&t, &plain, &t}) {
+      for (const Call* call :
+           plain_first ? std::vector{&plain, &t, &plain} : std::vector{&t, &plain, &t}) {
         k(call->A, call->B, call->C);
         expect_product(call->A, call->B, call->C);
       }

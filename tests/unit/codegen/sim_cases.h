@@ -428,8 +428,7 @@ inline std::vector<Case> global_cases() {
       {Detector::LostElements, "accumulator that loses an element",
        replaced(kTrap, "trap", "trap [kind = \"elements\"]"), "pred = \"lt\"", "pred = \"eq\""},
       {Detector::ContractionDiffers, "operands of different lengths",
-       replaced(kTrap, "trap", "trap [kind = \"contraction\"]"), "pred = \"lt\"",
-       "pred = \"eq\""},
+       replaced(kTrap, "trap", "trap [kind = \"contraction\"]"), "pred = \"lt\"", "pred = \"eq\""},
   };
 }
 

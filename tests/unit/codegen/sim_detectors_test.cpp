@@ -145,9 +145,10 @@ kernel @k simt target(sm_90a) threads(64) (%z: ptr<i32>) {{
 TEST(SimDetectors, ElementsThatNobodyStored) {
   const Report left = store_rows(8, true, DetectorSet::all());
   ASSERT_NE(left.find(Detector::Unstored), nullptr) << left.str();
-  EXPECT_EQ(left.find(Detector::Unstored)->text,
-            "1 of 64 elements of z were stored by no program, first z[7, 7]; the store here leaves out "
-            "z[7, 7], as its value is absent there");
+  EXPECT_EQ(
+      left.find(Detector::Unstored)->text,
+      "1 of 64 elements of z were stored by no program, first z[7, 7]; the store here leaves out "
+      "z[7, 7], as its value is absent there");
   EXPECT_TRUE(left.find(Detector::Unstored)->loc.known());
   const Report none = store_rows(9, true, DetectorSet::all());
   EXPECT_EQ(none.find(Detector::Unstored)->text,

@@ -22,16 +22,19 @@ std::string found(const std::string& text) {
 
 /// Only running the kernel shows these: what lanes and values do, which slot and phase an mbarrier
 /// is at, what warps disagree about, how many registers there are.
-constexpr std::array kUnseen{
-    Detector::LaneRace,     Detector::MbarrierWait,  Detector::WrongParity,
-    Detector::CpAsyncWait,  Detector::Watchdog,      Detector::WgmmaOperand,
-    Detector::SetMaxNReg,   Detector::Poison,        Detector::SharedBounds,
-    Detector::GlobalBounds, Detector::Misaligned,    Detector::TensorMapRule,
-    Detector::GlobalRace,   Detector::ProgramRace,   Detector::ReleaseEarly,
-    Detector::ScopeRace,    Detector::GlobalProxy,   Detector::BulkOrder,
-    Detector::WaitPlain,    Detector::OutsideRead,   Detector::Assume,
-    Detector::Trapped,      Detector::DivisionByZero, Detector::ScatterRepeats,
-    Detector::LostElements, Detector::ContractionDiffers};
+constexpr std::array kUnseen{Detector::LaneRace,       Detector::MbarrierWait,
+                             Detector::WrongParity,    Detector::CpAsyncWait,
+                             Detector::Watchdog,       Detector::WgmmaOperand,
+                             Detector::SetMaxNReg,     Detector::Poison,
+                             Detector::SharedBounds,   Detector::GlobalBounds,
+                             Detector::Misaligned,     Detector::TensorMapRule,
+                             Detector::GlobalRace,     Detector::ProgramRace,
+                             Detector::ReleaseEarly,   Detector::ScopeRace,
+                             Detector::GlobalProxy,    Detector::BulkOrder,
+                             Detector::WaitPlain,      Detector::OutsideRead,
+                             Detector::Assume,         Detector::Trapped,
+                             Detector::DivisionByZero, Detector::ScatterRepeats,
+                             Detector::LostElements,   Detector::ContractionDiffers};
 /// Single cases of detectors that the check has otherwise.
 constexpr std::array<std::string_view, 10> kUnseenCases{
     "lock never given back",

@@ -31,8 +31,8 @@ std::string error_of(const F& f, std::source_location at = std::source_location:
   const auto text = [&](const Diagnostic& d) {
     if (!std::string_view(d.loc.file).ends_with("arguments_test.cpp"))
       return d.code + " in " + d.loc.file;
-    return d.code + (d.loc.line < at.line() ? " above"
-                                            : " +" + std::to_string(d.loc.line - at.line()));
+    return d.code +
+           (d.loc.line < at.line() ? " above" : " +" + std::to_string(d.loc.line - at.line()));
   };
   try {
     f();
@@ -51,10 +51,10 @@ enum Small { kThree = 3 };
 
 TEST_P(Arguments, NumbersFitTheirScalars) {
   const Tensor z = tensor({4});
-  const auto k = kernel("k", [](Out<f32, 1> z, Scalar<u32> a, Scalar<i32> b, Scalar<f16> c,
-                                Scalar<i64> d) {
-    for (auto i : grid(z, 1)) z(i) = cast<f32>(a) + cast<f32>(b) + cast<f32>(c) + cast<f32>(d);
-  });
+  const auto k =
+      kernel("k", [](Out<f32, 1> z, Scalar<u32> a, Scalar<i32> b, Scalar<f16> c, Scalar<i64> d) {
+        for (auto i : grid(z, 1)) z(i) = cast<f32>(a) + cast<f32>(b) + cast<f32>(c) + cast<f32>(d);
+      });
   EXPECT_EQ(error_of([&] { k(z, -1, 0, 0, 0); }), "T0713 +0");
   EXPECT_EQ(error_of([&] { k(z, 0, 3000000000u, 0, 0); }), "T0713 +0");
   EXPECT_EQ(error_of([&] { k(z, 1, 2, 70000, 0); }), "T0713 +0");

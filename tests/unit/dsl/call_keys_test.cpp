@@ -27,8 +27,8 @@ class Tensors {
   }
   Tensor draw(DType dtype, int rank) {
     static constexpr std::int64_t kExtents[]{0, 1, 1, 2, 3, 4, 5, 8, 12, 16, 17, 24, 32, 48};
-    static constexpr std::int64_t kStrides[]{0,  1,  1,  -1, 2,  3,   4,   5,      6,
-                                             8,  12, 16, 17, 32, 48,  128, 384,    1 << 20,
+    static constexpr std::int64_t kStrides[]{0,  1,  1,  -1, 2,   3,   4,   5,         6,
+                                             8,  12, 16, 17, 32,  48,  128, 384,       1 << 20,
                                              -2, -3, -4, -8, -16, -32, -48, -(1 << 20)};
     static constexpr std::int64_t kOffsets[]{0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 64, 128};
     Dims shape, strides;
@@ -37,8 +37,8 @@ class Tensors {
       strides.push_back(pick(kStrides));
     }
     if (rank > 0 && random_() % 8 == 0) shape[0] = std::int64_t{1} << pick({20, 31});
-    const std::uintptr_t first = (std::uintptr_t{1} << 44) +
-                                 static_cast<std::uintptr_t>(pick(kOffsets) * size_bytes(dtype));
+    const std::uintptr_t first =
+        (std::uintptr_t{1} << 44) + static_cast<std::uintptr_t>(pick(kOffsets) * size_bytes(dtype));
     return Tensor::borrow(reinterpret_cast<void*>(first), shape, dtype, Device::cpu(),
                           random_() % 4 == 0 ? Dims() : strides);
   }
@@ -140,8 +140,8 @@ TEST(CallKeys, ImplySignaturesOfTensorsByAddress) {
     static constexpr std::int64_t kExtents[]{1, 7, 16, std::int64_t{1} << 31,
                                              (std::int64_t{1} << 31) - (1 << 20)};
     const std::uintptr_t at = (std::uintptr_t{1} << 44) + static_cast<unsigned>(t.number());
-    const Tensor x = Tensor::borrow(reinterpret_cast<void*>(at), {t.pick(kExtents)}, DType::i8,
-                                    Device::cpu());
+    const Tensor x =
+        Tensor::borrow(reinterpret_cast<void*>(at), {t.pick(kExtents)}, DType::i8, Device::cpu());
     check(k.pack(x));
   });
 }

@@ -55,11 +55,10 @@ TEST(ForeignParameters, AreRefused) {
   EXPECT_EQ((code_of_kept<InOut<f32, 1>>([](X, Y y, P, N) { return y; },
                                          [](auto& v, const Index& i, Z) { v(i) = 1.0f; })),
             "T0402");
-  EXPECT_EQ((code_of_kept<In<f32, 1>>([](X x, Y, P, N) { return x; },
-                                      [](auto& v, const Index& i, Z z) {
-                                        z(i) = cast<f32>(v.dim(0));
-                                      })),
-            "T0402");
+  EXPECT_EQ(
+      (code_of_kept<In<f32, 1>>([](X x, Y, P, N) { return x; },
+                                [](auto& v, const Index& i, Z z) { z(i) = cast<f32>(v.dim(0)); })),
+      "T0402");
   EXPECT_EQ((code_of_kept<Ptr<f32>>([](X, Y, P p, N) { return p; },
                                     [](auto& v, const Index& i, Z z) { z(i) = load(v); })),
             "T0402");

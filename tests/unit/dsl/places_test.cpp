@@ -23,28 +23,28 @@ void expect_placed_here(const Trace& trace) {
 }
 
 TEST(Places, OfComposedFunctionsAreTheCallers) {
-  const auto k = kernel("functions", [](In<f32, 2> x, In<i32, 1> ids, Ptr<f32> p, Scalar<i64> n,
-                                        Out<f32, 2> y) {
-    for (auto [i, j] : grid(y, 8, 32)) {
-      Tile t = x(i, j), k = ids(j), s = zeros<f32>(8);
-      for (auto q : steps(0, n, 1, n)) s += cast<f32>(q.first());
-      for (auto q : steps(j.first(), x.cols(), 4)) s += sum(x(i, q.until(n)), 1);
-      t = t + sigmoid(t) + gelu(t) + softplus(t) + pow(t, 2) + clamp(t, 0, 1) + silu(t);
-      t = t + expm1(t) + atan2(t, t) + cbrt(t) + erfinv(t) + normcdf(t) + sinh(t) + lgamma(t);
-      t = t + expand(logsumexp(t, 1) + var(t, 1) + mean(t, 1) + s, 1) + sort(t) + cumsum(t, 1);
-      t = t + expand(topk(t, 4).values(all, 0), 1) + cast<f32>(argsort(t)) + rand(1, k);
-      t = t + randn(1, k) + cast<f32>(randint(1, k, 0, 9)) + dropout(t, 0.5, 1, k);
-      t = t + cast<f32>(searchsorted(sum(t, 0), t)) + cast<f32>(searchsorted(ids, k));
-      t = t + cast<f32>(histogram(k, 32)) + cast<bf16>(t, Round::zero) + cdiv(k, 3);
-      t = t + view<f32, 1>(p, {n}, {1})(j) + load(p + j.indices(), k > 0, 0);
-      t = t + scan(t, 1, [](const Tile& a, const Tile& b) { return a * b; });
-      t = t + cast<f32>(argmax(t, 0)) + cast<f32>(compact(k, k > 0).count);
-      print("t", t);
-      device_assert(k >= 0, "k");
-      watch_nan(t, "t");
-      y(i, j) = t;
-    }
-  });
+  const auto k = kernel(
+      "functions", [](In<f32, 2> x, In<i32, 1> ids, Ptr<f32> p, Scalar<i64> n, Out<f32, 2> y) {
+        for (auto [i, j] : grid(y, 8, 32)) {
+          Tile t = x(i, j), k = ids(j), s = zeros<f32>(8);
+          for (auto q : steps(0, n, 1, n)) s += cast<f32>(q.first());
+          for (auto q : steps(j.first(), x.cols(), 4)) s += sum(x(i, q.until(n)), 1);
+          t = t + sigmoid(t) + gelu(t) + softplus(t) + pow(t, 2) + clamp(t, 0, 1) + silu(t);
+          t = t + expm1(t) + atan2(t, t) + cbrt(t) + erfinv(t) + normcdf(t) + sinh(t) + lgamma(t);
+          t = t + expand(logsumexp(t, 1) + var(t, 1) + mean(t, 1) + s, 1) + sort(t) + cumsum(t, 1);
+          t = t + expand(topk(t, 4).values(all, 0), 1) + cast<f32>(argsort(t)) + rand(1, k);
+          t = t + randn(1, k) + cast<f32>(randint(1, k, 0, 9)) + dropout(t, 0.5, 1, k);
+          t = t + cast<f32>(searchsorted(sum(t, 0), t)) + cast<f32>(searchsorted(ids, k));
+          t = t + cast<f32>(histogram(k, 32)) + cast<bf16>(t, Round::zero) + cdiv(k, 3);
+          t = t + view<f32, 1>(p, {n}, {1})(j) + load(p + j.indices(), k > 0, 0);
+          t = t + scan(t, 1, [](const Tile& a, const Tile& b) { return a * b; });
+          t = t + cast<f32>(argmax(t, 0)) + cast<f32>(compact(k, k > 0).count);
+          print("t", t);
+          device_assert(k >= 0, "k");
+          watch_nan(t, "t");
+          y(i, j) = t;
+        }
+      });
   expect_placed_here(k.trace(empty({16, 64}), Tensor::zeros({64}, DType::i32, kHost), empty({64}),
                              64, empty({16, 64})));
 }
@@ -54,22 +54,22 @@ TEST(Places, OfSegmentsAndSharedWorkAreTheCallers) {
     for (auto [segment, rows] : grid(segments(offsets, x.rows()), 16))
       y(rows, all) = x(rows, all) + cast<f32>(segment.first());
   });
-  expect_placed_here(ragged.trace(Tensor::zeros({4}, DType::i32, kHost), empty({40, 32}),
-                                  empty({40, 32})));
-  const auto scanned = kernel("scanned", [](In<i32, 1> x, Out<i32, 1> y, Ptr<u64> words,
-                                            Ptr<u32> counter) {
-    for (auto p : grid(cdiv(x.dim(0), 64), 1)) {
-      const Tile number = ticket(counter, cdiv(x.dim(0), 64));
-      const Index at = slice(number * 64, 64);
-      const Tile v = x(at), before = LookBack<i32>(words).before(
-          number, sum(v, 0), 0, [](const Tile& a, const Tile& b) { return a + b; });
-      y(at) = before + cumsum(v, 0);
-    }
-  });
-  expect_placed_here(scanned.trace(Tensor::zeros({640}, DType::i32, kHost),
-                                   Tensor::zeros({640}, DType::i32, kHost),
-                                   Tensor::zeros({10}, DType::u64, kHost),
-                                   Tensor::zeros({1}, DType::u32, kHost)));
+  expect_placed_here(
+      ragged.trace(Tensor::zeros({4}, DType::i32, kHost), empty({40, 32}), empty({40, 32})));
+  const auto scanned =
+      kernel("scanned", [](In<i32, 1> x, Out<i32, 1> y, Ptr<u64> words, Ptr<u32> counter) {
+        for (auto p : grid(cdiv(x.dim(0), 64), 1)) {
+          const Tile number = ticket(counter, cdiv(x.dim(0), 64));
+          const Index at = slice(number * 64, 64);
+          const Tile v = x(at),
+                     before = LookBack<i32>(words).before(
+                         number, sum(v, 0), 0, [](const Tile& a, const Tile& b) { return a + b; });
+          y(at) = before + cumsum(v, 0);
+        }
+      });
+  expect_placed_here(scanned.trace(
+      Tensor::zeros({640}, DType::i32, kHost), Tensor::zeros({640}, DType::i32, kHost),
+      Tensor::zeros({10}, DType::u64, kHost), Tensor::zeros({1}, DType::u32, kHost)));
 }
 
 TEST(Places, OfStepsByZeroAreTheLoops) {

@@ -18,8 +18,8 @@ namespace tegula::dependent_launch_test {
 using namespace kernels;
 namespace {
 
-using kernels::detail::MatmulTraits;
 using ir::Opcode;
+using kernels::detail::MatmulTraits;
 
 struct Plain {
   Tile operator()(Tile acc, Index, Index) const { return acc; }

@@ -120,8 +120,8 @@ TEST(Names, KernelsOfUser) {
 }
 
 TEST(Names, NamesOfLibrary) {
-  const auto attend = kernels::attention({.mask = kernels::masks::causal(),
-                                          .score = kernels::scores::softcap(30)});
+  const auto attend =
+      kernels::attention({.mask = kernels::masks::causal(), .score = kernels::scores::softcap(30)});
   const auto layer = kernels::moe({.router = kernels::routers::mixtral(2), .experts = 8});
   EXPECT_EQ(layer.options().experts, 8);
 }

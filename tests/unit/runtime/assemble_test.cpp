@@ -165,7 +165,7 @@ TEST(Assemble, RefusedPtxIsOurFault) {
 TEST(Assemble, FaultyToolsAreDeviceErrors) {
   {
     const Stub crash("kill -SEGV $$");
-    EXPECT_THAT(error_of<DeviceError>([] { assemble(job()); }), 
+    EXPECT_THAT(error_of<DeviceError>([] { assemble(job()); }),
                 AllOf(HasSubstr("error T1415: kernel k: ptxas failed for sm_90a: "),
                       HasSubstr("ended by signal 11"), HasSubstr("hint: ")));
   }

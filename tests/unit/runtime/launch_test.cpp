@@ -506,8 +506,7 @@ TEST(Driver, ErrorsCarryCodeAndName) {
     EXPECT_EQ(e.code(), 2);
     EXPECT_EQ(e.name(), "CUDA_ERROR_OUT_OF_MEMORY");
     EXPECT_EQ(e.diagnostic().code, "T2004");
-    EXPECT_EQ(e.diagnostic().message,
-              "cuMemAlloc failed: mock text (CUDA_ERROR_OUT_OF_MEMORY, 2)");
+    EXPECT_EQ(e.diagnostic().message, "cuMemAlloc failed: mock text (CUDA_ERROR_OUT_OF_MEMORY, 2)");
   }
   EXPECT_THAT(error_of<DeviceError>([] { device_properties(1); }),
               AllOf(HasSubstr("error T2002: there is no device called 'cuda:1'"),

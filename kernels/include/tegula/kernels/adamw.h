@@ -25,7 +25,7 @@ struct AdamWOptions {
   float beta1 = 0.9f, beta2 = 0.999f;  ///< decay rates of the moments
   float epsilon = 1e-8f;               ///< added to the root of the second moment
   float weight_decay = 1e-2f;          ///< decay of the formula, decoupled from the gradient
-  float gradient_scale = 1;  ///< gradients are multiplied by this factor first
+  float gradient_scale = 1;            ///< gradients are multiplied by this factor first
   /// With a seed, bf16 weights are rounded stochastically with Philox random words of the seed, the
   /// step and the element's index in the list of tensors: equal calls give equal bits, and updates
   /// below half an ulp are kept on average, without an f32 copy of the weights. Without a seed they

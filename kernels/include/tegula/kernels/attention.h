@@ -55,9 +55,9 @@ enum class AttentionNormalization : std::uint8_t {
 /// other.
 struct AttentionSpec {
   /// Returns true if the query may attend to the key; an integer is true if it is not 0, a float is
-  /// an error. Default: all pairs. Empty kv blocks of a tile are skipped if the kv ranges, the block
-  /// list or the mask itself reveal them. A captured tensor that an argument indexes directly has an
-  /// entry for each batch entry, head or position (T1664).
+  /// an error. Default: all pairs. Empty kv blocks of a tile are skipped if the kv ranges, the
+  /// block list or the mask itself reveal them. A captured tensor that an argument indexes directly
+  /// has an entry for each batch entry, head or position (T1664).
   std::function<Tile(Tile b, Tile h, Tile q, Tile kv)> mask = {};
   /// Returns a new score from the scaled score s = scale * q.k (f32). Default: s. Its float
   /// arithmetic may be reassociated, so results are accurate but not bit-identical to the code as

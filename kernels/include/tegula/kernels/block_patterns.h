@@ -45,7 +45,7 @@ BlockList list_blocks(const BlockMaskShape& grid,
 struct BigBird {
   int global = 1, window = 1, random = 3;  ///< in blocks
   bool is_causal = false;                  ///< keeps n <= m only
-  std::uint32_t seed = 1;  ///< batch entries, heads and tiles draw different blocks
+  std::uint32_t seed = 1;                  ///< batch entries, heads and tiles draw different blocks
 };
 /// Returns the list of a BigBird pattern. Throws CompileError like list_blocks, and if grid.block_q
 /// differs from grid.block_kv (T1624).

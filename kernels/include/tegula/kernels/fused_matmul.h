@@ -69,7 +69,8 @@ class FusedMatmul {
   static constexpr std::size_t kProducts = detail::Products<Fn>::size();
   static_assert(kProducts == 1 || kProducts == 2, "tegula: an epilogue takes one or two tiles");
   template <template <class...> class Body>
-  using Of = typename tegula::detail::TrailingAfter<Index, Fn, kProducts>::template Append<Body, T, O, Fn>;
+  using Of =
+      typename tegula::detail::TrailingAfter<Index, Fn, kProducts>::template Append<Body, T, O, Fn>;
 
  public:
   explicit FusedMatmul(Fn epilogue, MatmulOptions options = {})

@@ -35,8 +35,8 @@ ExpertActivation clamped_swiglu(float limit = 7, float alpha = 1.702f);
 /// up. Choices that exceed the capacity are dropped: they contribute 0. Shared experts process all
 /// tokens. Moe's constructor throws CompileError (T1662) if group_tokens is not a multiple of 256.
 struct ExpertCapacity {
-  float factor = 1.25f;  ///< multiple of the mean number of rows, 0 or more
-  int at_least = 0;      ///< lower bound of the maximum
+  float factor = 1.25f;          ///< multiple of the mean number of rows, 0 or more
+  int at_least = 0;              ///< lower bound of the maximum
   std::optional<int> rows = {};  ///< the maximum, in place of the formula
   /// All first choices claim rows before all second ones (Mesh TensorFlow, GShard); otherwise
   /// tokens claim rows in order, with all their choices.
@@ -78,7 +78,7 @@ struct MoeTiles {
 
 /// Definition of a layer, apart from its tensors.
 struct MoeOptions {
-  Router router;  ///< chooses router.k experts per token, such as routers::mixtral()
+  Router router;    ///< chooses router.k experts per token, such as routers::mixtral()
   int experts = 0;  ///< experts that the router chooses from
   ExpertActivation activation = swiglu();  ///< between the two GEMMs of an expert
   /// Outputs of the gate and up projections alternate in `up` (gpt-oss); otherwise those of the

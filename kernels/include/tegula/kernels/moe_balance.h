@@ -37,7 +37,7 @@ void moe_update_bias(const Stream& stream, const Tensor& counts, const Tensor& b
 /// the expected number of tokens under resampled noise.
 struct NoisyTopKSums {
   Tensor importance, load;  ///< f32 [E]
-  Tensor losses;  ///< f32 [2]: their squared coefficients of variation
+  Tensor losses;            ///< f32 [2]: their squared coefficients of variation
 };
 /// Computes `out`; `noise_logits` and `noise` are f32 [T, E] as in routers::noisy_top_k; k < E.
 void noisy_top_k_sums(const Stream& stream, const Tensor& logits, const Tensor& noise_logits,

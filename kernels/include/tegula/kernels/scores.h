@@ -49,7 +49,7 @@ Score compose(Score first, Score second);
 
 /// Accuracy of the hyperbolic tangent.
 enum class Tanh {
-  exact,  ///< absolute error of 2^-20, below the rounding of the score itself for usual caps
+  exact,        ///< absolute error of 2^-20, below the rounding of the score itself for usual caps
   approximate,  ///< relative error of 2^-11; one instruction instead of two of the same cost
 };
 /// cap * tanh(s / cap), cap > 0: scores stay within +-cap (Gemma 2).
