@@ -3,12 +3,12 @@
 
 #include <array>
 using namespace tegula;
-struct Part {
+struct Operands {
   In<f32, 1> x;
   std::array<Scalar<i32>, 16> n;
 };
 struct Whole {
-  std::array<Part, 3> parts;
+  std::array<Operands, 3> parts;
 #ifdef WRONG
   std::array<In<f32, 1>, 200> more;
 #else
