@@ -8,12 +8,12 @@
 #include <atomic>
 #include <charconv>
 #include <cstdlib>
-#include <numeric>
 #include <utility>
 
 #include "support/errors.h"
 #include "support/generation.h"
 #include "support/markdown.h"
+#include "support/nearest_name.h"
 #include "support/text.h"
 
 namespace tegula {
@@ -71,21 +71,6 @@ std::string parse_Choice(const char* name, const std::string& value, const char*
     refuse(name, value, fmt::format("one of {}", fmt::join(allowed, ", ")));
   }
   return value;
-}
-
-/// Returns how many letters must be inserted, removed or replaced to turn one text into the other.
-std::size_t edits_between(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
-    }
-  }
-  return row.back();
 }
 
 std::optional<std::string> from_process(const char* name) {
