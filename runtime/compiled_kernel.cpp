@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "ir/eval/absent_loads.h"
 #include "ir/schedule/carried_out.h"
@@ -265,11 +266,32 @@ std::string schedule_text(const ir::Kernel& traced, const ir::Plan& plan,
   return out;
 }
 
+/// Returns each remark once, without the plan, which explain() prints on its own line.
+std::string remarks_text(const std::vector<ir::Remark>& remarks) {
+  std::string out;
+  std::set<std::string> printed;
+  bool has_guards = false;
+  for (const ir::Remark& r : remarks) {
+    const std::string line = r.str();
+    if ((r.pass == "plan" && r.reason == "plan") || !printed.insert(line).second) continue;
+    has_guards |= r.reason == "guard kept";
+    out += line + "\n";
+  }
+  if (has_guards)
+    out +=
+        "hint: a guard is a bounds check. It is kept where the view's extent is not known to be a "
+        "multiple of the tile's: compile for the extent with x.static_dim(axis), or use a tile "
+        "that divides 16\n";
+  return out;
+}
+
 }  // namespace
 
 std::string CompiledKernel::explain() const {
   const Artefact& a = *artefact_;
-  std::string out = fmt::format("kernel {} for {} by {} ({})\n", a.name, device.str(),
+  const bool is_absent = device.kind == DeviceKind::cuda && Device::cuda_count() == 0;
+  std::string out = fmt::format("kernel {} for {} by {} ({})\n", a.name,
+                                is_absent ? "a GPU that is not present" : device.str(),
                                 runtime::name(a.backend), a.target.name());
   out += plan.str() + "\n";
   if (device.kind != DeviceKind::cpu && tile.info.form == ir::Form::Tile)
@@ -280,7 +302,7 @@ std::string CompiledKernel::explain() const {
                        r.spill_stores + r.spill_loads, ctas_per_sm(a, r));
   out += "\n";
   for (const Warning& w : warnings) out += w.str() + "\n";
-  for (const ir::Remark& r : remarks) out += r.str() + "\n";
+  out += remarks_text(remarks);
   for (const VerbTiming& t : timings) out += fmt::format("{}: {:.2f} ms\n", t.verb, t.ms);
   for (const OnGpu* at = newest_.load(std::memory_order_acquire); at; at = at->next.get())
     out += fmt::format("launch: loaded on cuda:{} in {:.2f} ms\n", at->artefact.ordinal(),

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -101,6 +102,18 @@ void add_call(const CallShape& shape, const AotArgs& args, dsl::AheadTable& tabl
   table.add(shape.callable, callee.callable().params, *tuned, args.target, arguments.host());
 }
 
+/// Accepts identifiers of C, and keywords: the names in the header append a suffix.
+CLI::Validator c_identifier() {
+  const auto check = [](const std::string& name) {
+    const auto is_letter = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; };
+    const bool fits = !name.empty() && std::ranges::all_of(name, is_letter) &&
+                      std::isdigit(static_cast<unsigned char>(name.front())) == 0;
+    return fits ? std::string()
+                : fmt::format("'{}' is not an identifier of C: use letters, digits and _", name);
+  };
+  return {check, "IDENTIFIER"};
+}
+
 void compile_ahead(const AotArgs& args) {
   open_libraries(args.libraries);
   dsl::AheadTable table;
@@ -141,7 +154,9 @@ void add_aot(CLI::App& program, int&) {
   command->add_option("--lib", args->libraries, "Libraries that export the callables")->required();
   command->add_option("--shapes", args->shapes, "The file of calls")->required();
   command->add_option("-o,--output", args->folder, "The folder that is written to")->required();
-  command->add_option("--name", args->name, "Name of the files and of their functions, of C")
+  command
+      ->add_option("--name", args->name, "Prefix of the files and of their functions in C")
+      ->check(c_identifier())
       ->capture_default_str();
   command->add_option("--target", args->target, "GPU that is compiled for")->capture_default_str();
   command->add_option("--gpu", args->gpu,

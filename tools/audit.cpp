@@ -15,6 +15,7 @@
 #include "dsl/export/arguments.h"
 #include "tools/call_shapes.h"
 #include "tools/commands.h"
+#include "tools/one_of.h"
 #include "tools/rank_correlation.h"
 
 namespace tegula::tools {
@@ -201,7 +202,7 @@ void add_audit(CLI::App& program, int& exit_code) {
   command->add_option("--seconds", args->options.seconds, "Nothing begins after so long")
       ->capture_default_str();
   command->add_option("--budget", args->budget, "Of each tuning")
-      ->check(CLI::IsMember({"quick", "full"}))
+      ->check(one_of({"quick", "full"}))
       ->capture_default_str();
   command->add_option("--device", args->device, "Default: the best present");
   command->add_option("-o,--output", args->events, "Lines of JSON are added to this file");

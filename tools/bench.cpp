@@ -8,6 +8,7 @@
 #include "tegula/device.h"
 #include "tegula/error.h"
 #include "tools/commands.h"
+#include "tools/one_of.h"
 
 #ifdef TEGULA_HAS_BENCH
 #include "bench/bench.h"
@@ -89,7 +90,7 @@ void add_bench(CLI::App& program, int& exit_code) {
       "bench", "Measure: compile (each verb and pass), launch (excess over the bare driver call)");
   auto o = std::make_shared<BenchOptions>();
   c->add_option("SUITE", o->suite, "compile or launch; ratios to peers come from bench/peers.py")
-      ->check(CLI::IsMember({"compile", "launch"}));
+      ->check(one_of({"compile", "launch"}));
   c->add_option("--filter", o->filter, "Cases whose name has a match of this regular expression");
   c->add_option("--repeats", o->repeats, "Samples of each median")
       ->check(CLI::Range(1, 100000))

@@ -29,6 +29,24 @@ std::string first_difference(const std::string& from, const std::string& to) {
   }
 }
 
+/// Returns the name in `kernel @name ..`, the first line of an IR text.
+std::string_view kernel_name(std::string_view ir) {
+  const std::size_t at = ir.find('@');
+  return at == ir.npos ? ir.substr(0, 0) : ir.substr(at + 1, ir.find(' ', at) - at - 1);
+}
+
+/// Returns the first line that differs; for two kernels, their names and the first such line after
+/// the one with the name, if any.
+std::string ir_difference(const std::string& from, const std::string& to) {
+  if (kernel_name(from) == kernel_name(to)) return first_difference(from, to);
+  const auto without_header = [](const std::string& ir) {  // keeps the numbers of the lines
+    return ir.substr(std::min(ir.find('\n'), ir.size()));
+  };
+  const std::string a = without_header(from), b = without_header(to);
+  return fmt::format("two kernels, {} and {}: {}", kernel_name(from), kernel_name(to),
+                     a == b ? first_difference(from, to) : first_difference(a, b));
+}
+
 bool has(const runtime::CacheKey& key, std::string_view name) {
   return std::ranges::any_of(key.fields(), [&](const auto& field) { return field.first == name; });
 }
@@ -89,7 +107,8 @@ std::string difference(const runtime::CacheKey& from, const runtime::CacheKey& t
     if (!has(to, name))
       tell(name, fmt::format("{} -> {}", value, kAbsent));
     else if (const std::string other(field_of(to, name)); other != value)
-      tell(name, first_difference(std::string(value), other));
+      tell(name, name == "ir" ? ir_difference(std::string(value), other)
+                              : first_difference(std::string(value), other));
   }
   for (const auto& [name, value] : to.fields())
     if (!has(from, name)) tell(name, fmt::format("{} -> {}", kAbsent, value));

@@ -32,7 +32,7 @@ const CachedKernel& kernel_of(const std::vector<CachedKernel>& all, const std::s
 std::string_view field_of(const runtime::CacheKey& key, std::string_view name);
 
 /// Returns the fields in which two keys differ, one per line; for a text of several lines, the
-/// first line that differs.
+/// first line that differs; for the IR of two kernels, their names as well.
 std::string difference(const runtime::CacheKey& from, const runtime::CacheKey& to);
 
 }  // namespace tegula::tools

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tools/commands.h"
+#include "tools/one_of.h"
 
 namespace tegula::tools {
 namespace {
@@ -79,7 +80,7 @@ void add_completion(CLI::App& program, int&) {
       "  tegula completion fish > ~/.config/fish/completions/tegula.fish");
   const auto shell = std::make_shared<std::string>("bash");
   command->add_option("SHELL", *shell, "bash, zsh or fish")
-      ->check(CLI::IsMember({"bash", "zsh", "fish"}))
+      ->check(one_of({"bash", "zsh", "fish"}))
       ->required();
   command->callback([shell, &program] { fmt::print("{}", text_for(*shell, program)); });
 }

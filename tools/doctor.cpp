@@ -12,6 +12,8 @@ namespace tegula::tools {
 void add_doctor(CLI::App& program, int&) {
   CLI::App* command = program.add_subcommand(
       "doctor", "Tell what is there, what is missing and which package provides it");
+  command->footer(
+      "The exit code is 0 whatever is missing: the devices cpu and sim need none of these parts.");
   command->callback([] {
     runtime::Diagnosis d = runtime::diagnose();
     const auto gpu = std::ranges::find(d.findings, "GPU", &runtime::DoctorCheck::part);

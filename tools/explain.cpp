@@ -16,6 +16,7 @@
 #include "tegula/tegula.h"
 #include "tools/assembled.h"
 #include "tools/commands.h"
+#include "tools/one_of.h"
 #include "tools/schedule_picture.h"
 
 namespace tegula::tools {
@@ -31,6 +32,7 @@ struct Subject {
   std::function<void()> run;  ///< a call of the same class (alignment, divisibility), small enough
                               ///< for the interpreter
   std::vector<std::string> tensors = {};  ///< argument names, for pictures
+  std::string kernel = name;              ///< name of the traced kernel
 };
 
 Tensor host(const Dims& shape, DType dtype) { return Tensor::zeros(shape, dtype, Device::cpu()); }
@@ -52,7 +54,9 @@ std::vector<Subject> subjects() {
        [=] {
          rms_norm(cpu, host({1, 8192}, DType::bf16), host({8192}, DType::bf16),
                   host({1, 8192}, DType::bf16));
-       }},
+       },
+       {},
+       "norm"},
       {"matmul",
        "4096 x 4096 x 4096 bf16",
        6 * kSide * kSide,
@@ -95,7 +99,12 @@ std::string roofline(const Subject& s) {
   const double peak = 1e12 * (s.tensor_cores ? gpu.tensor_tflops : gpu.f32_tflops),
                bandwidth = 1e9 * gpu.memory_gbs;
   const double by_memory = s.bytes / bandwidth, by_math = s.flops / peak;
-  return fmt::format(
+  const std::string absent =
+      Device::cuda_count() > 0 ? ""
+                               : fmt::format("no GPU is present: the roofline is that of the "
+                                             "profile {}\n",
+                                             gpu.name);
+  return absent + fmt::format(
       "roofline for {}: {:.4g} GB moved at least once, {:.4g} GFLOP, {:.1f} FLOP a byte ({} "
       "balances at {:.0f})\n"
       "  {} needs {:.3f} ms for the bytes at {:.0f} GB/s, {:.3f} ms for the arithmetic at "
@@ -120,7 +129,7 @@ int explain(const std::string& name, ir::Target target, const std::string& backe
             const std::string& svg) {
   for (const Subject& s : subjects()) {
     if (s.name != name) continue;
-    const ir::Kernel tile = traced(name, s.run);
+    const ir::Kernel tile = traced(s.kernel, s.run);
     if (!svg.empty()) {
       write_schedule(svg, tile, s, target);
       continue;
@@ -142,12 +151,12 @@ void add_explain(CLI::App& program, int& exit_code) {
     std::string kernel, target{ir::Target().name()}, backend = "llvm", svg;
   };
   auto o = std::make_shared<Options>();
-  c->add_option("KERNEL", o->kernel, "Which")->required()->check(CLI::IsMember(names()));
+  c->add_option("KERNEL", o->kernel, "Which")->required()->check(one_of(names()));
   c->add_option("--target", o->target, "Architecture")
-      ->check(CLI::IsMember(target_names()))
+      ->check(one_of(target_names()))
       ->capture_default_str();
   c->add_option("--backend", o->backend, "Emitter")
-      ->check(CLI::IsMember(backend_names()))
+      ->check(one_of(backend_names()))
       ->capture_default_str();
   c->add_option("--svg", o->svg, "Draw roles, rings and their timeline to this file instead");
   c->callback([o, &exit_code] {

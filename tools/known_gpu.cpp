@@ -41,7 +41,8 @@ runtime::DeviceProperties known_gpu(const std::string& wanted) {
   });
   if (found != known.end()) return *found;
   std::vector<std::string> names;
-  for (const runtime::DeviceProperties& gpu : known) names.push_back(gpu.name);
+  for (const runtime::DeviceProperties& gpu : known)
+    if (std::ranges::find(names, gpu.name) == names.end()) names.push_back(gpu.name);
   throw std::runtime_error(
       fmt::format("no model is called {}: there are {}", wanted, fmt::join(names, ", ")));
 }

@@ -5,6 +5,7 @@
 
 #include "tegula/error.h"
 #include "tools/commands.h"
+#include "tools/one_of.h"
 
 int main(int argc, char** argv) {
   CLI::App program{"Tegula, a JIT kernel generator embedded in C++20", "tegula"};
@@ -30,7 +31,10 @@ int main(int argc, char** argv) {
     program.parse(argc, argv);
     return exit_code;
   } catch (const CLI::ParseError& e) {
-    return program.exit(e);
+    const std::string unknown = tegula::tools::unknown_subcommand(program);
+    if (e.get_exit_code() == 0 || unknown.empty()) return program.exit(e);
+    fmt::print(stderr, "{}\nRun with --help for more information.\n", unknown);
+    return e.get_exit_code();
   } catch (const std::exception& e) {
     fmt::print(stderr, "{}\n", e.what());
     return 2;

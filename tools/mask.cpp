@@ -1,5 +1,6 @@
 // tegula mask NAME: shows the analysis of a mask of the library as a picture of its blocks.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -15,6 +16,7 @@
 #include "tools/mask_picture.h"
 #include "tools/mask_png.h"
 #include "tools/mask_work.h"
+#include "tools/one_of.h"
 #include "tools/workload/mask_ranges.h"
 #include "tools/workload/traced_mask.h"
 
@@ -122,8 +124,13 @@ int draw_mask(const MaskOptions& o) {
   const MaskEntry& entry = mask_entry(o.name);
   MaskScalars numbers = entry.numbers;
   if (o.numbers.size() > numbers.size()) {
-    fmt::print(stderr, "mask: {} has {} numbers, {} were given\n", o.name, numbers.size(),
-               o.numbers.size());
+    const std::string has =
+        numbers.empty() ? "no numbers"
+                        : fmt::format("{}, by default {}",
+                                      numbers.size() == 1 ? "one number"
+                                                          : fmt::format("{} numbers", numbers.size()),
+                                      fmt::join(numbers, ","));
+    fmt::print(stderr, "mask: {} has {}; {} were given\n", o.name, has, o.numbers.size());
     return 2;
   }
   std::ranges::copy(o.numbers, numbers.begin());
@@ -151,7 +158,7 @@ void add_mask(CLI::App& program, int& exit_code) {
   auto o = std::make_shared<MaskOptions>();
   std::vector<std::string> names;
   for (const MaskEntry& e : mask_entries()) names.push_back(e.name);
-  c->add_option("NAME", o->name, "Which")->check(CLI::IsMember(names));
+  c->add_option("NAME", o->name, "Which")->check(one_of(names));
   const auto positive = [&](const char* flag, int& value, const char* what) {
     c->add_option(flag, value, what)->check(CLI::Range(1, 1 << 22))->capture_default_str();
   };
@@ -159,6 +166,12 @@ void add_mask(CLI::App& program, int& exit_code) {
   positive("--kv", o->lengths.kv, "Keys");
   positive("--bm", o->bm, "Queries of a block");
   positive("--bn", o->bn, "Keys of a block");
+  std::string defaults;
+  for (const MaskEntry& e : mask_entries())
+    if (!e.numbers.empty())
+      defaults += fmt::format("\n  {:<24}{}", e.name, fmt::join(e.numbers, ","));
+  c->footer("Masks with numbers, in the order of the parameters in tegula/kernels/masks.h, and their "
+            "defaults:" + defaults);
   c->add_option("--numbers", o->numbers, "The mask's own numbers, in the order of its function")
       ->delimiter(',')
       ->allow_extra_args(false)

@@ -17,6 +17,7 @@
 #include "tegula/error.h"
 #include "tools/assembled.h"
 #include "tools/commands.h"
+#include "tools/one_of.h"
 
 namespace tegula::tools {
 namespace {
@@ -185,13 +186,13 @@ void add_opt(CLI::App& program, int& exit_code) {
                      ->allow_extra_args(false);
   c->add_option("--plan", o->plan, "The plan, as it is printed; default: one is chosen");
   c->add_option("--emit", o->emit, "Take the kernel as far as this and print that")
-      ->check(CLI::IsMember({"trace", "schedule", "optimize", "emit", "ptx", "cubin"}));
+      ->check(one_of({"trace", "schedule", "optimize", "emit", "ptx", "cubin"}));
   c->add_option("--schedule", o->schedule,
                 "For --emit=schedule: a Schedule, or edits of the one that the passes carry out");
   c->add_option("--target", o->target, "Architecture; default: the text's, else the newest")
-      ->check(CLI::IsMember(target_names()));
+      ->check(one_of(target_names()));
   c->add_option("--backend", o->backend, "Emitter")
-      ->check(CLI::IsMember(backend_names()))
+      ->check(one_of(backend_names()))
       ->capture_default_str();
   c->add_option("-o,--output", o->out, "File for the result");
   c->add_flag("--checks", o->keeps_checks,

@@ -11,6 +11,7 @@
 #include "support/text.h"
 #include "tools/assembled.h"
 #include "tools/commands.h"
+#include "tools/one_of.h"
 #include "tools/schedule_picture.h"
 
 namespace tegula::tools {
@@ -63,7 +64,7 @@ void add_common(CLI::App* c, ScheduleOptions& o) {
   c->add_option("--schedule", o.schedule,
                 "A Schedule, or edits of the one that the passes carry out");
   c->add_option("--target", o.target, "Architecture; default: the text's, else the newest")
-      ->check(CLI::IsMember(target_names()));
+      ->check(one_of(target_names()));
   c->add_option("--svg", o.svg, "Draw roles, rings and their timeline to this file, too");
   c->add_option("--iterations", o.iterations, "Of the loops, in the picture")
       ->check(CLI::Range(1, 64))

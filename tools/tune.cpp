@@ -21,6 +21,7 @@
 #include "support/text.h"
 #include "tools/call_shapes.h"
 #include "tools/commands.h"
+#include "tools/one_of.h"
 #include "tools/tune_display.h"
 
 namespace tegula::tools {
@@ -90,6 +91,8 @@ class ShapeTuning {
   void write_bundle(const std::string& file) {
     if (const std::string lines = winners(); !lines.empty())
       collected_.kernels.push_back(autotune::winners_entry(lines));
+    if (collected_.kernels.empty())
+      throw std::runtime_error("no shape was tuned: " + file + " is not written");
     std::ofstream out(file, std::ios::binary);
     out << runtime::encode_bundle(collected_.kernels);
     if (!out.flush()) throw std::runtime_error("cannot write " + file);
@@ -235,7 +238,7 @@ void add_tune(CLI::App& program, int& exit_code) {
   command
       ->add_option("--budget", args->budget,
                    "off checks the file; quick takes 3 s a shape, full a minute")
-      ->check(CLI::IsMember({"off", "quick", "full"}))
+      ->check(one_of({"off", "quick", "full"}))
       ->capture_default_str();
   command
       ->add_option("--gpus,--device", args->devices,
