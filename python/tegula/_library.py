@@ -1,10 +1,13 @@
 """Libraries that export callables."""
 import ctypes
+import inspect
 import os
 import struct
 
 from . import _bundled, _c, _dlpack
-from ._errors import raise_last
+from ._errors import Failure, raise_last
+
+_ACCESS = {_c.IN: "read", _c.OUT: "written", _c.INOUT: "read and written"}
 
 
 class Param:
@@ -26,13 +29,37 @@ class Param:
     def is_output(self):
         return self.is_tensor and self.access == _c.OUT
 
+    def __str__(self):
+        dtype = self.dtype or "any type"
+        if self.is_tensor:
+            text = f"tensor of {dtype}, [{', '.join(self.dims or '?' * self.rank)}], {_ACCESS[self.access]}"
+        else:
+            text = f"pointer to {dtype}" if self.kind == _c.POINTER else dtype
+        return f"{self.name}: {text}" + (", or None" if self.optional else "")
+
+
+class _DocOfInstance:
+    """A docstring to which each instance adds its parameters, read when they are needed."""
+
+    def __init__(self, text):
+        self.text = inspect.cleandoc(text)
+
+    def __get__(self, instance, owner=None):
+        if instance is None:
+            return self.text
+        try:
+            params = [f"    {p}" for p in instance.params]
+        except Failure as error:
+            return f"{self.text}\n{error}"
+        return "\n".join([f"{instance.name}({', '.join(p.name for p in instance.params)})", "", *params, "", self.text])
+
 
 class Exported:
-    """A callable of a library: `f(x, 0.5, y)` in the order of `params`, or by their names.
+    __doc__ = _DocOfInstance("""A callable of a library: `f(x, 0.5, y)` in the order of `params`, or by their names.
 
     Tensors are whatever has `__dlpack__`; outputs are passed, too, and written. None leaves out an optional one.
     `stream` is the CUstream (an integer) that a GPU's work is queued on; for PyTorch's tensors the current one.
-    """
+    """)
 
     def __init__(self, library, name):
         self.library, self.name, self._api = library, name, library.api
@@ -118,7 +145,9 @@ def _packed(name, param, value, stream, kept):
         return struct.pack("=IIq", _c.INT, 0, int(value))
     if hasattr(value, "__float__"):
         return struct.pack("=IId", _c.FLOAT, 0, float(value))
-    raise TypeError(f"argument {param.name} of {name} is a {type(value).__name__}: neither a number nor has it __dlpack__")
+    kind = type(value).__name__
+    article = "an" if kind[0] in "aeiouAEIOU" else "a"
+    raise TypeError(f"argument {param.name} of {name} is {article} {kind}: it is not a number and has no __dlpack__")
 
 
 def _opened(path):
@@ -160,7 +189,7 @@ class Library:
         return tuple(self._exported)
 
     def __dir__(self):
-        return [*super().__dir__(), *self._exported]
+        return ["names", "path", *self._exported]
 
     def __getattr__(self, name):
         try:
@@ -188,6 +217,12 @@ def load(path, namespace=None):
         _libraries[path] = Library(path)
     library = _libraries[path]
     if namespace is not None and _registered.setdefault(namespace, {}).get(path) is None:
-        from . import _torch
+        try:
+            from . import _torch
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise ImportError("namespace= makes operators of PyTorch, which is not installed: install torch, "
+                              "or call load() without namespace=") from None
         _registered[namespace][path] = _torch.register(library, namespace)
     return library

@@ -29,4 +29,4 @@ def __getattr__(name):
 
 
 def __dir__():
-    return [*globals(), *library.names]
+    return list(library.names)

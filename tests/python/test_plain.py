@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 """test_plain.py LIBRARY: python/tegula without PyTorch, on tensors of its own and, where it is installed, of NumPy."""
+import array
 import ctypes
+import importlib.util
 import math
 import pathlib
+import pydoc
 import struct
 import sys
 import threading
@@ -59,12 +62,25 @@ mine = tegula.load(LIBRARY)
 class Calls(unittest.TestCase):
     def test_lists_what_the_library_exports(self):
         self.assertIn("add", mine.names)
-        self.assertIn("add", dir(mine))
+        self.assertEqual(dir(mine), sorted(["names", "path", *mine.names]))
         self.assertEqual(repr(mine.add), "<tegula.Exported add(x, y, z)>")
         self.assertEqual([(p.name, p.dims, p.dtype) for p in mine.window_attention.params][3:],
                          [("o", ("B", "H", "Q", "E"), None), ("lse", ("B", "H", "Q"), "float32")])
         self.assertEqual(mine.square.backward, ("square_backward", ("x",)))
         self.assertIs(tegula.load(LIBRARY), mine)
+
+    def test_help_has_the_types_of_the_parameters(self):
+        text = pydoc.plain(pydoc.render_doc(mine.affine))
+        for line in ("x: tensor of float32, [M, N], read", "factor: float", "twice: bool", "y: tensor of float32, [M, N], written"):
+            self.assertIn(line, text)
+        self.assertRegex(mine.bias.__doc__, r"(?s): pointer to float32\n.*: tensor of float32, \[\?\], read, or None")
+        self.assertTrue(tegula.Exported.__doc__.startswith("A callable of a library"))
+
+    @unittest.skipIf(importlib.util.find_spec("torch"), "PyTorch is installed")
+    def test_a_namespace_needs_pytorch(self):
+        for _ in range(2):
+            with self.assertRaisesRegex(ImportError, "PyTorch, which is not installed: .* without namespace="):
+                tegula.load(LIBRARY, namespace="mine")
 
     def test_refuses_a_library_of_another_version(self):
         stale = pathlib.Path(LIBRARY).with_name("libtegula_test_stale_exports.so")
@@ -130,7 +146,8 @@ class Errors(unittest.TestCase):
         for call, text in ((lambda: mine.add(x, x, x, x), "takes 3 arguments, not 4"),
                            (lambda: mine.add(x, x), "lacks the argument z"),
                            (lambda: mine.add(x, x, x, w=x), "no further parameter w"),
-                           (lambda: mine.add(x, "y", x), "argument y of add is a str")):
+                           (lambda: mine.add(x, "y", x), "argument y of add is a str"),
+                           (lambda: mine.add(x, array.array("f", [1]), x), "argument y of add is an array: it is not a number")):
             with self.assertRaisesRegex(TypeError, text):
                 call()
         with self.assertRaisesRegex(ValueError, "argument z of add is written, and is read only"):
