@@ -10,6 +10,7 @@ import sys
 import tempfile
 
 program, library, lib_folder, headers, compiler = sys.argv[1:6]
+VALIDATION = 105  # exit code of options that are refused
 CONSUMER = pathlib.Path(__file__).with_name("ahead_consumer.c")
 
 
@@ -28,15 +29,21 @@ with tempfile.TemporaryDirectory() as name:
     told = run(program, "aot", "--lib", library, "--shapes", str(shapes), "-o", str(folder / "out"), "--name", "mine")
     assert re.match(r"7 calls, \d+ kernels, ", told), told
 
-    def refused(line, *options):
+    def refused(line, *options, code=2):
         shapes.write_text(line + "\n")
-        return run(program, "aot", "--lib", library, "--shapes", str(shapes), "-o", str(folder / "none"), *options, code=2)
+        return run(program, "aot", "--lib", library, "--shapes", str(shapes), "-o", str(folder / "none"), *options, code=code)
 
     for extent in "x", "-4", "4.5", "99999999999999999999":
         assert f"line 1, add N={extent}: N={extent} is no extent" in refused(f"add N={extent}")
     assert "is no kernel with values of tune()" in refused("product M=64 N=96 K=128 ROWS=8")
-    assert "no model is called B300" in refused("product M=64 N=96 K=128", "--gpu", "B300")
+    models = refused("product M=64 N=96 K=128", "--gpu", "B300").split("no model is called B300: there are ")[1].strip().split(", ")
+    assert len(models) == len(set(models)), models
     assert "it is decided for NVIDIA H200" in refused("product M=64 N=96 K=128", "--gpu", "h200", "--target", "sm_80")
+
+    for bad in "my lib", "2nd", "a-b", "":
+        said = refused("product M=64 N=96 K=128", "--name", bad, code=VALIDATION)
+        assert f"'{bad}' is not an identifier of C" in said, said
+    assert not (folder / "none").exists()
 
     consumer = folder / "consumer"
     run(compiler, "-std=c11", "-Wall", "-Wextra", "-Werror", str(CONSUMER), str(folder / "out/mine.o"), f"-I{folder / 'out'}", f"-I{headers}",

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""tegula cache: lists, compares, checks and bundles what lessons left in a cache. Arguments: the program and a lesson."""
+"""tegula cache: lists, compares, checks and bundles what lessons left in a cache. Arguments: the program and two
+lessons."""
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 
-program, lesson = sys.argv[1:3]
+program, lesson, other = sys.argv[1:4]
 
 
 def run(*words, code=0, **environment):
@@ -36,10 +38,12 @@ with tempfile.TemporaryDirectory() as name:
     assert "target: sm_90a" in cache("show", first)
     assert "no entry begins with" in cache("show", "0123456789", code=2)
     assert cache("verify") == "2 sound, 0 damaged\n"
-    # Kernels of the simulator are no machine code: the bundle is empty, and sound.
-    bundle = str(folder / "b.tgb")
-    assert cache("export", "-o", bundle).startswith("0 kernels, 40 bytes")
-    assert "0 kernels" in cache("import", bundle)
+    # Kernels of the simulator have no machine code.
+    bundle = folder / "b.tgb"
+    assert "nothing to export: none of the entries has code for a GPU" in cache("export", "-o", str(bundle), code=2)
+    assert "nothing to export: none of the entries given has" in cache("export", "-o", str(bundle), first, code=2)
+    assert "nothing to export: the cache is empty" in cache("export", "-o", str(bundle), code=2, TEGULA_CACHE_DIR=str(folder / "empty"))
+    assert not bundle.exists()
     (folder / "bad.tgb").write_bytes(b"TEGULAB1 and nothing more")
     assert "cannot use the bundle" in cache("import", str(folder / "bad.tgb"), code=2)
 
@@ -51,4 +55,9 @@ with tempfile.TemporaryDirectory() as name:
     refused = run(lesson, TEGULA_PLAN="num_warps=4", TEGULA_JIT="deny", code=-6)
     assert "01_vector_add.cpp:" in refused and "error T1229" in refused, refused
     assert "0 entries removed\n" in cache("gc", "--max-bytes", "1")  # none is ten minutes old
+
+    run(other)
+    ids = {name: key for key, name in (row.split()[:2] for row in cache("ls").splitlines()[:-1])}
+    told = cache("why", ids.pop("vector_add"), ids.popitem()[1])
+    assert re.search(r'^field "ir": two kernels, vector_add and \w+: line ([2-9]|\d\d+): .+ -> ', told), told
 print("tegula cache: ok")
