@@ -96,11 +96,10 @@ void export_to(const std::string& file, const std::vector<std::string>& prefixes
   for (const CachedKernel& k : all)
     if (field_of(k.key, "device") == "cuda" && is_chosen(k))
       kernels.push_back({runtime::portable_key(k.key), k.entry});
+  if (all.empty()) throw std::runtime_error("nothing to export: the cache is empty");
   if (kernels.empty())
-    throw std::runtime_error(
-        "nothing to export: " + (all.empty() ? std::string("the cache is empty")
-                                             : fmt::format("none of the {} has code for a GPU",
-                                                           prefixes.empty() ? "entries" : "entries given")));
+    throw std::runtime_error(fmt::format("nothing to export: none of the {} has code for a GPU",
+                                         prefixes.empty() ? "entries" : "entries given"));
   const std::string bytes = runtime::encode_bundle(kernels);
   std::ofstream out(file, std::ios::binary);
   out << bytes;

@@ -124,13 +124,10 @@ int draw_mask(const MaskOptions& o) {
   const MaskEntry& entry = mask_entry(o.name);
   MaskScalars numbers = entry.numbers;
   if (o.numbers.size() > numbers.size()) {
-    const std::string has =
-        numbers.empty() ? "no numbers"
-                        : fmt::format("{}, by default {}",
-                                      numbers.size() == 1 ? "one number"
-                                                          : fmt::format("{} numbers", numbers.size()),
-                                      fmt::join(numbers, ","));
-    fmt::print(stderr, "mask: {} has {}; {} were given\n", o.name, has, o.numbers.size());
+    const std::string defaults =
+        numbers.empty() ? "" : fmt::format(", by default {}", fmt::join(numbers, ","));
+    fmt::print(stderr, "mask: {} has {} numbers{}; {} were given\n", o.name, numbers.size(),
+               defaults, o.numbers.size());
     return 2;
   }
   std::ranges::copy(o.numbers, numbers.begin());
@@ -170,8 +167,10 @@ void add_mask(CLI::App& program, int& exit_code) {
   for (const MaskEntry& e : mask_entries())
     if (!e.numbers.empty())
       defaults += fmt::format("\n  {:<24}{}", e.name, fmt::join(e.numbers, ","));
-  c->footer("Masks with numbers, in the order of the parameters in tegula/kernels/masks.h, and their "
-            "defaults:" + defaults);
+  c->footer(
+      "Masks with numbers, in the order of the parameters in tegula/kernels/masks.h, and their\n"
+      "defaults:" +
+      defaults);
   c->add_option("--numbers", o->numbers, "The mask's own numbers, in the order of its function")
       ->delimiter(',')
       ->allow_extra_args(false)

@@ -35,7 +35,8 @@ std::string unknown_subcommand(const CLI::App& program) {
   const auto word =
       std::ranges::find_if(words, [](const std::string& w) { return !w.starts_with('-'); });
   if (names.empty() || word == words.end()) return {};
-  return fmt::format("{} has no subcommand {}{}", last->get_name(), *word, suggestion(*word, names));
+  return fmt::format("{} has no subcommand {}{}", last->get_name(), *word,
+                     suggestion(*word, names));
 }
 
 }  // namespace tegula::tools
