@@ -126,8 +126,8 @@ int draw_mask(const MaskOptions& o) {
   if (o.numbers.size() > numbers.size()) {
     const std::string defaults =
         numbers.empty() ? "" : fmt::format(", by default {}", fmt::join(numbers, ","));
-    fmt::print(stderr, "mask: {} has {} numbers{}; {} were given\n", o.name, numbers.size(),
-               defaults, o.numbers.size());
+    fmt::print(stderr, "mask: {} has {} number{}{}; {} were given\n", o.name, numbers.size(),
+               numbers.size() == 1 ? "" : "s", defaults, o.numbers.size());
     return 2;
   }
   std::ranges::copy(o.numbers, numbers.begin());

@@ -30,7 +30,7 @@ for words, text in (
     (("mask", "sliding"), "NAME: sliding is not allowed: did you mean sliding_window?"),
     (("mask", "nothing_like_it"), "nothing_like_it is not one of full,causal,"),
     (("mask", "causal", "--numbers", "1"), "causal has 0 numbers; 1 were given"),
-    (("mask", "key_padding", "--numbers", "1,2"), "key_padding has 1 numbers, by default 900; 2 were given"),
+    (("mask", "key_padding", "--numbers", "1,2"), "key_padding has 1 number, by default 900; 2 were given"),
     (("mask", "shared_prefix", "--numbers", "1,2,3"), "shared_prefix has 2 numbers, by default 256,12; 3 were given"),
     (("explain", "soft_max"), "soft_max is not allowed: did you mean softmax?"),
     (("explain", "softmax", "--target", "sm90a"), "did you mean sm_90a?"),

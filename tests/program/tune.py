@@ -59,7 +59,7 @@ with tempfile.TemporaryDirectory() as name:
     assert "4 shapes: 0 won, 0 kept, 1 known, 0 of low confidence, 3 failed" in told, told
     shapes.write_text("add N=64\nabsent N=3\n")
     unwritten = folder / "unwritten.tgb"
-    assert f"no shape was tuned: {unwritten} is not written" in tune("-o", str(unwritten), code=2)
+    assert f"no shape has a winner or code for a GPU: {unwritten} is not written" in tune("-o", str(unwritten), code=2)
     assert not unwritten.exists()
     shapes.write_text("doubled M=16 N\n")
     assert "shapes.txt:1: N is not NAME=VALUE" in tune(code=2)
