@@ -59,6 +59,13 @@ Value extent_of(Builder& b, Value view, int axis, Type type) {
   return b.op(Opcode::ViewDim, {view}, type, {{AttrName::axis, axis}});
 }
 
+bool is_extent_of(const Kernel& k, Value value, Value view, int axis) {
+  if (const OpId make = maker_of(k, view); make && made_extent(k, make, axis) == value) return true;
+  const OpId def = k[value].def;
+  return def && k[def].is(Opcode::ViewDim) && k[def].operands[0] == view &&
+         k[def].attrs.i(AttrName::axis) == axis;
+}
+
 bool has_distinct_elements(const Kernel& k, Value view) {
   const OpId make = maker_of(k, view);
   if (!make) return true;

@@ -20,6 +20,10 @@ Type made_view_type(const Kernel& k, std::span<const Value> operands, std::int64
 /// the type, else a new view_dim.
 Value extent_of(Builder& b, Value view, int axis, Type type);
 
+/// Returns true if the value is the operand of the view's make_view for that extent, or its
+/// view_dim.
+bool is_extent_of(const Kernel& k, Value value, Value view, int axis);
+
 /// Returns true if different elements of a view are at different addresses; the strides of a made
 /// view may let them overlap.
 bool has_distinct_elements(const Kernel& k, Value view);

@@ -154,8 +154,7 @@ void add_aot(CLI::App& program, int&) {
   command->add_option("--lib", args->libraries, "Libraries that export the callables")->required();
   command->add_option("--shapes", args->shapes, "The file of calls")->required();
   command->add_option("-o,--output", args->folder, "The folder that is written to")->required();
-  command
-      ->add_option("--name", args->name, "Prefix of the files and of their functions in C")
+  command->add_option("--name", args->name, "Prefix of the files and of their functions in C")
       ->check(c_identifier())
       ->capture_default_str();
   command->add_option("--target", args->target, "GPU that is compiled for")->capture_default_str();

@@ -49,7 +49,10 @@ std::vector<Subject> subjects() {
        }},
       {"softmax", "16384 x 8192 bf16", 4 * kRows * kColumns, 5 * kRows * kColumns, false,
        [=] { softmax(cpu, host({1, 8192}, DType::bf16), host({1, 8192}, DType::bf16)); }},
-      {"rms_norm", "16384 x 8192 bf16", 4 * kRows * kColumns + 2 * kColumns, 4 * kRows * kColumns,
+      {"rms_norm",
+       "16384 x 8192 bf16",
+       4 * kRows * kColumns + 2 * kColumns,
+       4 * kRows * kColumns,
        false,
        [=] {
          rms_norm(cpu, host({1, 8192}, DType::bf16), host({8192}, DType::bf16),
@@ -99,19 +102,21 @@ std::string roofline(const Subject& s) {
   const double peak = 1e12 * (s.tensor_cores ? gpu.tensor_tflops : gpu.f32_tflops),
                bandwidth = 1e9 * gpu.memory_gbs;
   const double by_memory = s.bytes / bandwidth, by_math = s.flops / peak;
-  const std::string absent =
-      Device::cuda_count() > 0 ? ""
-                               : fmt::format("no GPU is present: the roofline is that of the "
-                                             "profile {}\n",
-                                             gpu.name);
-  return absent + fmt::format(
-      "roofline for {}: {:.4g} GB moved at least once, {:.4g} GFLOP, {:.1f} FLOP a byte ({} "
-      "balances at {:.0f})\n"
-      "  {} needs {:.3f} ms for the bytes at {:.0f} GB/s, {:.3f} ms for the arithmetic at "
-      "{:.0f} TFLOPS: bound by {}\n",
-      s.shape, s.bytes / 1e9, s.flops / 1e9, s.flops / s.bytes, gpu.name, peak / bandwidth,
-      gpu.name, 1e3 * by_memory, bandwidth / 1e9, 1e3 * by_math, peak / 1e12,
-      by_memory > by_math ? "memory" : "arithmetic");
+  const std::string absent = Device::cuda_count() > 0
+                                 ? ""
+                                 : fmt::format(
+                                       "no GPU is present: the roofline is that of the "
+                                       "profile {}\n",
+                                       gpu.name);
+  return absent +
+         fmt::format(
+             "roofline for {}: {:.4g} GB moved at least once, {:.4g} GFLOP, {:.1f} FLOP a byte ({} "
+             "balances at {:.0f})\n"
+             "  {} needs {:.3f} ms for the bytes at {:.0f} GB/s, {:.3f} ms for the arithmetic at "
+             "{:.0f} TFLOPS: bound by {}\n",
+             s.shape, s.bytes / 1e9, s.flops / 1e9, s.flops / s.bytes, gpu.name, peak / bandwidth,
+             gpu.name, 1e3 * by_memory, bandwidth / 1e9, 1e3 * by_math, peak / 1e12,
+             by_memory > by_math ? "memory" : "arithmetic");
 }
 
 /// Writes the schedule of three tiles of six k-iterations.

@@ -92,7 +92,8 @@ class ShapeTuning {
     if (const std::string lines = winners(); !lines.empty())
       collected_.kernels.push_back(autotune::winners_entry(lines));
     if (collected_.kernels.empty())
-      throw std::runtime_error("no shape has a winner or code for a GPU: " + file + " is not written");
+      throw std::runtime_error("no shape has a winner or code for a GPU: " + file +
+                               " is not written");
     std::ofstream out(file, std::ios::binary);
     out << runtime::encode_bundle(collected_.kernels);
     if (!out.flush()) throw std::runtime_error("cannot write " + file);

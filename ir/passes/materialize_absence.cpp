@@ -16,6 +16,7 @@
 #include "ir/made_view.h"
 #include "ir/passes/absence/absence.h"
 #include "ir/passes/absence/arg_reduce.h"
+#include "ir/passes/absence/cropped_operand.h"
 #include "ir/passes/absence/cut_pieces.h"
 #include "ir/pipeline.h"
 #include "ir/reduce_kind.h"
@@ -83,12 +84,6 @@ class Materializer {
   static Value both(Builder& b, Value all, Value one) {
     return all ? b.op(Opcode::And, {all, one}) : one;
   }
-  Value scalar_inside(Builder& b, const PresenceBound& bound) {
-    return absence_.scalar_inside(b, bound);
-  }
-  Value mask(Builder& b, const PresenceBound& bound, std::span<const std::int64_t> shape) {
-    return absence_.mask(b, bound, shape);
-  }
 
   /// Returns the mask of all bounds of the value that matter for a reduction along `axis`.
   Value mask_along(Builder& b, Value v, std::int64_t axis, bool with_whole = true) {
@@ -97,8 +92,7 @@ class Materializer {
       const bool counts =
           bound.is_whole_along(axis) ? with_whole : bound.dim == axis || bound.is_elements();
       if (!counts) continue;
-      const Value m = mask(b, bound, k_.type(v).shape());
-      all = both(b, all, m);
+      all = both(b, all, absence_.mask(b, bound, k_.type(v).shape()));
     }
     return all;
   }
@@ -135,7 +129,7 @@ class Materializer {
     Value inside;
     for (const PresenceBound& bound : absence_.of(k_[op].operands[0]))
       if (bound.is_whole_along(k_[op].attrs.i(AttrName::axis)))
-        inside = both(b, inside, scalar_inside(b, bound));
+        inside = both(b, inside, absence_.scalar_inside(b, bound));
     if (!inside) return;
     const Value result = k_[op].results[0];
     const OpId folded = b.create(Opcode::Reduce, k_[op].operands, k_[op].attrs);
@@ -188,8 +182,7 @@ class Materializer {
       const bool is_end = !bound.mask && !bound.is_elements() &&
                           (bound.is_upper || absence_.facts().is_non_negative(bound.offset, op));
       if (is_end && is_forward) continue;
-      const Value m = mask(b, bound, k_.type(v).shape());
-      all = both(b, all, m);
+      all = both(b, all, absence_.mask(b, bound, k_.type(v).shape()));
     }
     return all;
   }
@@ -282,8 +275,7 @@ class Materializer {
       if (!bound.mask && is_cluster_uniform(k_, bound.offset) &&
           is_cluster_uniform(k_, bound.limit))
         continue;
-      const Value m = mask(b, bound, k_.type(v).shape());
-      present = both(b, present, m);
+      present = both(b, present, absence_.mask(b, bound, k_.type(v).shape()));
     }
     if (!present) return;
     const Value zero = reduce_kind("sum").identity(b, k_.type(v).dtype());
@@ -299,7 +291,7 @@ class Materializer {
       if (absence_.of(v).empty() || absence_.is_zero_filled(v)) continue;
       Value present;
       for (const PresenceBound& bound : absence_.of(v))
-        present = both(b, present, mask(b, bound, k_.type(v).shape()));
+        present = both(b, present, absence_.mask(b, bound, k_.type(v).shape()));
       k_[op].operands[i] = b.select(present, v, reduce_kind("sum").identity(b, k_.type(v).dtype()));
       changed_ = true;
     }
@@ -415,9 +407,9 @@ class Materializer {
     const Type pointers = k_.type(operands[0]);
     Value present = operands.size() > mask_at ? operands[mask_at] : Value();
     for (const PresenceBound& bound : bounds)
-      present =
-          both(b, present,
-               pointers.is_tile() ? mask(b, bound, pointers.shape()) : scalar_inside(b, bound));
+      present = both(b, present,
+                     pointers.is_tile() ? absence_.mask(b, bound, pointers.shape())
+                                        : absence_.scalar_inside(b, bound));
     std::vector<Value> masked(operands.begin(),
                               operands.begin() + static_cast<std::ptrdiff_t>(mask_at));
     masked.push_back(present);
@@ -438,36 +430,12 @@ class Materializer {
     changed_ = true;
   }
 
-  /// Keeps a crop if it only clears lines of a box for dots that sum along its axis: the threads
-  /// then store zeros to the box's slot in shared memory, and only where there are such lines.
-  /// Elements outside of all other crops are replaced where that matters.
+  /// Elements outside of crops that are not kept are replaced where that matters.
   void crop(OpId op) {
-    const OpId load = k_[k_[op].operands[0]].def;
-    const Uses uses(k_);
-    const auto fill = uses.only(k_[op].results[0]);
-    const bool is_box = load && k_[load].opcode == Opcode::LoadView &&
-                        uses.only(k_[load].results[0]) && gathered_dim(k_, k_[load]) < 0 &&
-                        !k_.type(k_[load].operands[0]).view_facts().is_made &&
-                        absence_.is_zero_filled(k_[load].results[0]);
-    const bool is_filled = fill && k_[fill->op].opcode == Opcode::FillAbsent &&
-                           fill->operand == 0 && k_[fill->op].attrs.s(AttrName::kind).empty() &&
-                           is_zero(k_, k_[fill->op].operands[1]);
-    if (is_box && is_filled &&
-        is_summed(uses, k_[fill->op].results[0], k_[op].attrs.i(AttrName::axis)))
+    if (clears_operand(k_, absence_, op))
       kept_crops_.insert(k_[op].results[0]);
     else
       settled_.emplace_back(op, k_[op].operands[0]);
-  }
-
-  /// Returns true if dots that sum along `axis` are the only users of the matrix.
-  bool is_summed(const Uses& uses, Value v, std::int64_t axis) const {
-    const auto is_of_sum = [&](const Uses::Use& use) {
-      const OpData& d = k_[use.op];
-      if (d.opcode == Opcode::Permute) return is_summed(uses, d.results[0], 1 - axis);
-      return d.opcode == Opcode::Dot && use.operand < 2 && axis == (use.operand == 0 ? 1 : 0);
-    };
-    return k_.type(v).rank() == 2 && !uses.of(v).empty() &&
-           std::ranges::all_of(uses.of(v), is_of_sum);
   }
 
   /// Drops intervals whose absent elements are not observed, because these need not be filled.
@@ -504,19 +472,11 @@ class Materializer {
     }
   }
 
-  bool is_dim_of(Value limit, Value view, int axis) const {
-    if (const OpId make = maker_of(k_, view); make && made_extent(k_, make, axis) == limit)
-      return true;
-    const OpId def = k_[limit].def;
-    return def && k_[def].opcode == Opcode::ViewDim && k_[def].operands[0] == view &&
-           k_[def].attrs.i(AttrName::axis) == axis;
-  }
-
   /// Returns true if the limit of the store's own view drops all that the bound excludes.
   bool adds_nothing(OpId op, const PresenceBound& bound, Value offset, int view_dim) const {
     if (bound.is_whole() || bound.mask || !begins_at(k_, bound, offset)) return false;
     const Value view = k_[op].operands[0];
-    return is_dim_of(bound.limit, view, view_dim) ||
+    return is_extent_of(k_, bound.limit, view, view_dim) ||
            absence_.facts().is_extent_at_most(view, view_dim, bound.limit, op);
   }
 
@@ -551,8 +511,9 @@ class Materializer {
         const auto v = static_cast<int>(axes[static_cast<std::size_t>(bound.dim)]);
         if (adds_nothing(op, bound, d.operands[static_cast<std::size_t>(2 + v)], v)) continue;
       }
-      present =
-          both(b, present, type.is_tile() ? mask(b, bound, type.shape()) : scalar_inside(b, bound));
+      present = both(b, present,
+                     type.is_tile() ? absence_.mask(b, bound, type.shape())
+                                    : absence_.scalar_inside(b, bound));
     }
     const AttrList attrs = attrs_by_address(k_, op);
     const std::array operands{at.pointers, d.operands[1], present};

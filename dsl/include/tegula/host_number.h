@@ -22,7 +22,7 @@ std::uint64_t bits_of(const T& value) {
   return bits;
 }
 
-/// What unary plus makes a C++ number: number, bool, small float or enum.
+/// Types whose values unary plus turns into C++ numbers: numbers, bool, small floats, enums.
 template <class V>
 concept HostNumeric = requires(const V& value) { requires std::is_arithmetic_v<decltype(+value)>; };
 

@@ -178,6 +178,8 @@ class Arg {
   Arg(const Tile& t, std::source_location at = std::source_location::current())
       : loc_(at), trace_(t.trace_), value_(t.value_), kind_(Kind::Value) {}
   Arg(const Index& i, std::source_location at = std::source_location::current());
+  Arg(const TileDim& extent, std::source_location at = std::source_location::current())
+      : Arg(static_cast<std::int64_t>(extent), at) {}
   template <Element T>
   Arg(const Scalar<T>& s, std::source_location at = std::source_location::current());
   template <Element T>

@@ -48,26 +48,13 @@ PresentLines TilePresence::find(Value v) {
   const OpId def = k_[v].def;
   if (!def || !type.is_tile()) return {};
   using enum Opcode;
-  switch (k_[def].opcode) {
-    case LoadView:
-      return loaded(def);
-    case FillAbsent:
-      return filled(def);
-    case ExpandDims:
-    case Permute:
-    case Reshape:
-    case Broadcast:
-      return moved(def);
-    case Reduce:
-    case ArgReduce:
-      return reduced(def);
-    case Dot:
-      return product(def);
-    case Select:
-      return {};
-    default:
-      return info(k_[def].opcode).is_elementwise() ? merged(def) : PresentLines();
-  }
+  const OpData& d = k_[def];
+  if (d.is(LoadView)) return loaded(def);
+  if (d.is(FillAbsent)) return filled(def);
+  if (d.is(ExpandDims, Permute, Reshape, Broadcast)) return moved(def);
+  if (d.is(Reduce, ArgReduce)) return reduced(def);
+  if (d.is(Dot)) return product(def);
+  return info(d.opcode).is_elementwise() && !d.is(Select) ? merged(def) : PresentLines();
 }
 
 PresentLines TilePresence::loaded(OpId op) {

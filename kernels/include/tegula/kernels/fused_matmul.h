@@ -58,8 +58,7 @@ RepackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOpti
 /// supported types), any strides, optionally with a leading batch dimension. `Fn` is a lambda (Tile
 /// acc, Index m, Index n, trailing..) or, with the batch index (0 for matrices), (Tile acc, Index
 /// b, Index m, Index n, trailing..), with explicit parameter types: `acc` is the accumulator of
-/// rows m and columns n; the result is rounded to O. Copies share compiled kernels. Calls throw
-/// CompileError for shapes that do not match.
+/// rows m and columns n; the result is rounded to O. Copies share compiled kernels.
 ///
 /// If the lambda takes two accumulators, (Tile gate, Tile up, ..), C = epilogue(A G, A U) and the
 /// arguments are A, G, U, C; A is read once. The bn of a configuration is then the width of each
