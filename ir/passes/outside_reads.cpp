@@ -12,8 +12,9 @@
 // it takes, and an operand of a conjunction matters only if the other operand does not decide the
 // result. Tracking ends at fill_absent, at memory, and at results of branches and loops.
 //
-// In a kernel with an assume of kind "reads", elements that index tiles select are tracked too: its
-// condition is replaced by checks of what it depends on, for each of its elements.
+// In a kernel with assumes of kind "reads", these are the only uses. Elements that index tiles select
+// are tracked too, also through the index of another element, and each assume is replaced by checks
+// of what the elements of its condition depend on.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -74,7 +75,7 @@ class OutsideReads {
         changed_ = true;
         continue;
       }
-      uses(op);
+      if (!follows_gathers_) uses(op);
       if (is_fold_by_function(k_[op].opcode)) continue;
       for (const RegionId inner :
            std::vector<RegionId>(k_[op].regions.begin(), k_[op].regions.end()))
@@ -225,8 +226,10 @@ class OutsideReads {
       const Value outside = b.cmp("ge", b.cast(at, no_sign), b.cast(extent, no_sign));
       is_outside = is_outside ? b.op(Opcode::Or, {is_outside, outside}) : outside;
     }
-    if (!is_outside) return {};
-    return {{load, is_outside}};
+    Origins all;
+    if (is_outside) all.push_back({load, is_outside});
+    if (follows_gathers_) add(all, of_operands(load));
+    return all;
   }
 
   /// Returns true for a condition whose elements are followed one by one.
@@ -247,7 +250,10 @@ class OutsideReads {
   Origins selected(OpId load) {
     const bool is_of_view = k_[load].operands.size() == 3 && k_.type(view_of(load)).is_view();
     if (!is_of_view) return {};
-    return {{load, Builder::behind(k_, load).op(Opcode::Not, {k_[load].operands[1]})}};
+    const Value inside = k_[load].operands[1];
+    Origins all{{load, Builder::behind(k_, load).op(Opcode::Not, {inside})}};
+    add(all, origins(inside));
+    return all;
   }
 
   Origins reshaped(OpId op) {
