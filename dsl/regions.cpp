@@ -96,6 +96,13 @@ void Tracer::start_body(OpenScope& scope, ir::RegionId region) {
   }
 }
 
+ir::Value Tracer::before_loop(ir::Value v) const {
+  for (const OpenScope& s : scopes_)
+    for (const Carry& c : s.carries)
+      if (c.arg == v) return c.before;
+  return {};
+}
+
 void Tracer::restore(const std::vector<Carry>& carries) {
   for (const Carry& c : carries)
     if (c.variable) set(*c.variable, c.before);

@@ -165,6 +165,7 @@ std::optional<std::int64_t> padded_dim(Tracer& t, ir::Value v, int d, int depth 
   const ir::Kernel& k = t.kernel;
   const ir::OpId def = k[v].def;
   if (depth == kMaxDepth || d < 0) return {};
+  if (const ir::Value before = t.before_loop(v)) return padded_dim(t, before, d, depth + 1);
   if (const auto merge = ir::merge_of(k, v))
     return padded_dim(t, ir::incoming_values(k, *merge)[0], d, depth + 1);
   if (!def) return {};

@@ -185,6 +185,8 @@ class Tracer {
   bool close_loop(std::uint64_t id);
   /// Returns the element index at which the current iteration of an open loop starts.
   ir::Value induction(std::uint64_t id) const;
+  /// Returns what a value inside an open loop had been before it; none for all other values.
+  ir::Value before_loop(ir::Value v) const;
   /// `body` is the region for the grid's body: the kernel's, or a branch at its end.
   std::uint64_t open_grid(ir::RegionId body);
   bool close_grid(std::uint64_t id);

@@ -252,13 +252,18 @@ TEST_P(LostElements, AnExtentOfATileReadByAll) {
         if (how == 2) z(p) = sum(v + zeros<f32>(v.dim(0))) / cast<f32>(x.dim(0));
         if (how == 3) z(p) = mean(v, 0);
         if (how == 4) z(p) = sum(x(slice(0, 16))) / float(x(slice(0, 10)).dim(0));
+        if (how == 5 || how == 6) {
+          Tile carried = how == 5 ? v : zeros<f32>(16);
+          for ([[maybe_unused]] auto round : steps(3, 1)) carried = carried * float(carried.dim(0));
+          z(p) = sum(carried) / 65536.0f + 1.0f;
+        }
       }
     });
   };
-  for (const int how : {0, 1})
+  for (const int how : {0, 1, 5})
     EXPECT_THAT(found_by([&] { mean_of(how)(ones({10}), out({1})); }),
                 AllOf(HasSubstr("T0229"), HasSubstr("x.dim(0)")));
-  for (const int how : {2, 3, 4}) {
+  for (const int how : {2, 3, 4, 6}) {
     const Tensor z = out({1});
     EXPECT_EQ(found_by([&] { mean_of(how)(ones({10}), z); }), "") << how;
     EXPECT_EQ(z.to_doubles()[0], 1) << how;
