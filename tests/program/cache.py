@@ -58,6 +58,6 @@ with tempfile.TemporaryDirectory() as name:
 
     run(other)
     ids = {name: key for key, name in (row.split()[:2] for row in cache("ls").splitlines()[:-1])}
-    told = cache("why", ids.pop("vector_add"), ids.popitem()[1])
-    assert re.search(r'^field "ir": two kernels, vector_add and \w+: line ([2-9]|\d\d+): .+ -> ', told), told
+    told = cache("why", ids.pop("add"), ids.popitem()[1])
+    assert re.search(r'^field "ir": two kernels, add and \w+: line ([2-9]|\d\d+): .+ -> ', told), told
 print("tegula cache: ok")

@@ -25,7 +25,8 @@ TEST(AttentionCases, ComputeWhatTheirNamesSay) {
   for (int i = 0; i < kLength; ++i) ids.push_back(i / 15);
   const Tensor document = Tensor::from(ids, cpu),
                starts = Tensor::from(std::vector<i32>{0, 15, 30}, cpu);
-  const Tensor table = Tensor::normal({8, kHeads}, DType::f32, 0, 1, 4, cpu);
+  const Tensor table = Tensor::normal({8, kHeads}, DType::f32, 0, 1, 4, cpu),
+               distances = Tensor::normal({kLength + 3, kHeads}, DType::f32, 0, 1, 5, cpu);
   const Mask causal = masks::causal();
   const std::vector<std::pair<AttentionSetup, double>> wanted{
       {AttentionSpec{.mask = masks::sliding_window(9)}, 9},
@@ -35,7 +36,7 @@ TEST(AttentionCases, ComputeWhatTheirNamesSay) {
       {AttentionSpec{.mask = causal, .score = scores::softcap(2.0f)}, 2},
       {AttentionSpec{.mask = causal, .score = scores::softcap(2.0f, scores::Tanh::approximate)}, 2},
       {AttentionSpec{.mask = causal, .score = scores::t5_bias(table, 20, false)}, 20},
-      {AttentionSpec{.mask = causal, .score = scores::distance_bias(table, 3)}, 3},
+      {AttentionSpec{.mask = causal, .score = scores::distance_bias(distances, 3)}, 3},
       {AttentionSpec{.mask = causal}, 192'012'801},
       {AttentionSetup(AttentionSpec{}, {.split_kv = 4}), 4}};
   const auto cases = attention_cases();
@@ -47,7 +48,7 @@ TEST(AttentionCases, ComputeWhatTheirNamesSay) {
                  want = Tensor::empty(shape, DType::bf16, cpu),
                  lse = Tensor::empty({1, kHeads, kLength}, DType::f32, cpu);
     std::vector<Tensor> tensors{q, k, v, got, lse, document, starts};
-    if (wanted[i].first.spec.score) tensors[5] = table;
+    if (wanted[i].first.spec.score) tensors[5] = wanted[i].second == 3 ? distances : table;
     cases[i].run(Stream(cpu), tensors, wanted[i].second);
     wanted[i].first.made()(q, k, v, want);
     EXPECT_EQ(got.to_doubles(), want.to_doubles());
