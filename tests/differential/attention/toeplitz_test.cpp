@@ -1,5 +1,7 @@
 // Scores of distances, computed once a diagonal of a tile: to the bit what each pair computes by
 // itself, and right by double precision.
+#include <algorithm>
+
 #include "tegula/attention_tiles.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/scores.h"
