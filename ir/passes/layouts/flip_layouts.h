@@ -13,7 +13,8 @@ class LinearLayout;
 /// whose registers hold the elements that this flip and the next ones exchange. One conversion then
 /// replaces several exchanges between lanes or warps. The layout is null for tiles that are not
 /// converted; that is all of them if the conversions would cost more than the exchanges that they
-/// save.
+/// save. For a chain without flips, returns null for each tile in it, so that callers need not
+/// search from those again.
 ///
 /// A chain consists of elementwise operations and reshapes of one value, and of flips whose tile is
 /// made by a reshape. Its extents are powers of two.
