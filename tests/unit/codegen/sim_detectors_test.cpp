@@ -177,13 +177,21 @@ TEST(SimDetectors, SilentOnEqualValuesWrittenByAll) {
 }
 
 TEST(SimDetectors, SilentOnWordsThatAreThePrograms) {
-  // A thread accesses only its own words; all store one word alike; one lane's word after a
-  // barrier.
+  // A thread accesses only its own words; all store one word alike, and read it after a barrier;
+  // each iteration stores another value.
   expect_silent(replaced(exchange_in_global(0), bar, "pin"));
   expect_silent(kernel(64, R"(
-  st_global %g, %t [width = 1]
+  st_global %g, %four [width = 1]
   bar_sync %zero [count = 64]
   %v = ld_global %g [width = 1] : i32
+)"));
+  expect_silent(kernel(64, R"(
+  for %zero, %four, %one { (%i: i32)
+    st_global %g, %i [width = 1]
+    bar_sync %zero [count = 64]
+    %v = ld_global %g [width = 1] : i32
+    bar_sync %one [count = 64]
+  }
 )"));
 }
 
