@@ -128,6 +128,7 @@ class RandomProgram {
   void grow_sort();
   void grow_key_ranks();
   void grow_dot();
+  Known contracted(const Known& a, Known b);
   void grow_leaf();
   void grow_for();
   void grow_while();

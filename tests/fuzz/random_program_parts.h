@@ -124,7 +124,7 @@ inline void RandomProgram::grow_batched_dot() {
   const DType d = chance(tensor ? 85 : 40) ? DType::bf16 : DType::f32;
   const auto plain = [](const Known& v) { return v.error == 0 && v.whole; };
   const Known a = clamp(get(d, {batch, m, k}, plain), 16),
-              b = clamp(get(d, {batch, k, n}, plain), 16);
+              b = contracted(a, clamp(get(d, {batch, k, n}, plain), 16));
   const Known acc = chance(60) ? constant(DType::f32, {batch, m, n}, 0)
                                : clamp(get(DType::f32, {batch, m, n}, plain), 4096);
   Known r{b_.op(ir::Opcode::Dot, {a.v, b.v, acc.v}), acc.magnitude + static_cast<double>(k) * 256};

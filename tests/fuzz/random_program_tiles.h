@@ -1,5 +1,9 @@
 #pragma once
 // Random programs, continued: shape ops, folds, products, control flow and the arguments.
+#include <optional>
+
+#include "ir/analysis/index_facts.h"
+#include "ir/passes/absence/tile_presence.h"
 #include "tests/fuzz/random_program.h"
 
 namespace tegula::fuzz {
@@ -169,6 +173,34 @@ inline void RandomProgram::grow_arg_reduce() {
   keep(at);
 }
 
+/// Fills the second operand of a dot if the loads of both begin together along the contraction and
+/// end apart, which is a fault of the program.
+inline Known RandomProgram::contracted(const Known& a, Known b) {
+  const auto rank = static_cast<std::size_t>(type(a).rank());
+  ir::TilePresence presence(kernel);
+  const ir::PresentLines left = presence.of(a.v), right = presence.of(b.v);
+  if (!left.is_known || !right.is_known) return b;
+  const auto end_of = [&](const ir::LoadedInterval& i) -> std::optional<std::int64_t> {
+    const auto param = std::ranges::find(kernel.params(), i.view, &ir::Param::value);
+    if (param == kernel.params().end()) return std::nullopt;
+    const auto& dims = args[static_cast<std::size_t>(param->attrs.i(ir::AttrName::arg))].dims;
+    const std::int64_t end = dims[static_cast<std::size_t>(i.axis)];
+    const auto first = ir::constant_value(kernel, i.offset);
+    return first ? std::min(end, *first + type(a).shape()[rank - 1]) : end;
+  };
+  for (const ir::LoadedInterval& x : left.dims[rank - 1].all)
+    for (const ir::LoadedInterval& y : right.dims[rank - 2].all) {
+      if (!ir::is_same(kernel, x.offset, y.offset) || (end_of(x) && end_of(x) == end_of(y)))
+        continue;
+      b.v = b_.op(ir::Opcode::FillAbsent, {b.v, constant(type(b).dtype(), {}, 3).v}, type(b));
+      b.magnitude = std::max(b.magnitude, 3.0);
+      b.absent.assign(rank, false);
+      b.absent_as_a_whole = false;
+      return b;
+    }
+  return b;
+}
+
 inline void RandomProgram::grow_dot() {
   const bool tensor = chance(60);
   static const std::vector<std::int64_t> kRows{16, 32, 48, 64}, kCols{8, 16, 24, 32, 40},
@@ -178,7 +210,8 @@ inline void RandomProgram::grow_dot() {
                      k = tensor ? one_of(kDepth) : between(1, 20);
   const DType d = chance(tensor ? 85 : 40) ? DType::bf16 : DType::f32;
   const auto plain = [](const Known& v) { return v.error == 0 && v.whole; };
-  const Known a = clamp(get(d, {m, k}, plain), 16), b = clamp(get(d, {k, n}, plain), 16);
+  const Known a = clamp(get(d, {m, k}, plain), 16),
+              b = contracted(a, clamp(get(d, {k, n}, plain), 16));
   const Known acc =
       chance(60) ? constant(DType::f32, {m, n}, 0) : clamp(get(DType::f32, {m, n}, plain), 4096);
   Known r{b_.op(ir::Opcode::Dot, {a.v, b.v, acc.v}), acc.magnitude + static_cast<double>(k) * 256};
