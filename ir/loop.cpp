@@ -2,8 +2,26 @@
 
 #include <numeric>
 #include <unordered_set>
+#include <utility>
 
 namespace tegula::ir {
+namespace {
+
+/// Returns what the memory that a loop writes depends on: the operands of its writes, and the
+/// values that decide whether they run.
+std::vector<Value> written_values(const Kernel& k, OpId loop) {
+  std::vector<Value> all;
+  for (const RegionId r : k[loop].regions)
+    walk(k, r, [&](OpId op) {
+      if (!info(k[op].opcode).has(kWrites)) return;
+      all.insert(all.end(), k[op].operands.begin(), k[op].operands.end());
+      for (OpId outer = k[k[op].parent].owner; outer != loop; outer = k[k[outer].parent].owner)
+        for (const Value v : deciding_values(k, outer)) all.push_back(v);
+    });
+  return all;
+}
+
+}  // namespace
 
 std::vector<Value> deciding_values(const Kernel& k, OpId op) {
   const OpData& d = k[op];
@@ -17,9 +35,10 @@ std::vector<std::size_t> condition_carries(const Kernel& k, OpId loop) {
   const OpData& d = k[loop];
   std::unordered_set<Value> seen;
   std::vector<Value> left = deciding_values(k, loop);
-  bool has_effects = false;
+  bool has_effects = false, reads = false, follows_writes = false;
   const auto depend = [&](OpId op) {
     has_effects = has_effects || info(k[op].opcode).has(kEffects);
+    reads = reads || info(k[op].opcode).has(kReads);
     left.insert(left.end(), k[op].operands.begin(), k[op].operands.end());
   };
   const auto is_inside = [&](Value v) {
@@ -37,6 +56,8 @@ std::vector<std::size_t> condition_carries(const Kernel& k, OpId loop) {
     } else if (k[k[v].region].owner == loop) {
       left.push_back(loop_nexts(k, loop)[k[v].position]);
     }
+    if (reads && !std::exchange(follows_writes, true))
+      for (const Value written : written_values(k, loop)) left.push_back(written);
   }
   std::vector<std::size_t> all(loop_inits(d).size());
   std::iota(all.begin(), all.end(), std::size_t{0});

@@ -50,7 +50,8 @@ inline RegionId home_of(const Kernel& k, Value v) {
 std::vector<Value> deciding_values(const Kernel& k, OpId op);
 
 /// Returns the carries of a `while` that its condition depends on, in this iteration or a later
-/// one, other than through memory: all of them if it depends on an op with an effect.
+/// one, also through memory that the loop writes: all of them if it depends on an op with an
+/// effect.
 std::vector<std::size_t> condition_carries(const Kernel& k, OpId loop);
 
 /// Appends a carry and returns the body's argument for it. The caller must append the next value to

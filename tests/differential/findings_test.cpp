@@ -84,6 +84,89 @@ TEST_P(Findings, ALoopThatGoesOnForEver) {
   EXPECT_THAT(grows.text, HasSubstr("TEGULA_LOOP_LIMIT"));
 }
 
+/// Loops whose condition depends on what they count through memory: that of the program, or that
+/// by which warps agree on a condition.
+TEST_P(Findings, LoopsThatCountThroughMemoryEnd) {
+  const auto seldom = kernel("seldom", [](Ptr<i32> word, Out<i32, 1> z) {
+    for (auto i : grid(z, 1)) {
+      Tile n = full<i32>(0);
+      while_([&] { return atomic_add(word, 0) < 3; },
+             [&] {
+               if_(n % 400 == 399, [&] { atomic_add(word, 1); });
+               n += 1;
+             });
+      z(i) = n;
+    }
+  });
+  const auto nested = kernel("nested", [](Ptr<i32> word, Out<i32, 1> z) {
+    for (auto i : grid(z, 1)) {
+      Tile n = full<i32>(0);
+      while_([&] { return atomic_add(word, 0) < 3; },
+             [&] {
+               for (auto j : steps(n % 400 / 399, 1)) atomic_add(word, j.first() + 1);
+               n += 1;
+             });
+      z(i) = n;
+    }
+  });
+  for (const auto& k : {seldom, nested}) {
+    const Tensor z = i32s({1}, 0);
+    k(i32s({1}, 0), z);
+    EXPECT_EQ(z.to_doubles()[0], 1200);
+  }
+  const auto together = kernel("together", [](In<i32, 1> x, Out<i32, 1> z) {
+    for (auto i : grid(x, 256)) {
+      Tile n = x(i);
+      while_([&] { return max(n, axis(0)) < 1300; }, [&] { n = where(n > 1, n + 1, n); });
+      z(i) = n;
+    }
+  });
+  std::vector<i32> in(256, 1);
+  in[200] = 2;
+  const Tensor z = i32s({256}, 0);
+  together.prefer({.num_warps = 8})(Tensor::from(in, device()), z);
+  EXPECT_EQ(z.to_vector<i32>()[200], 1300);
+}
+
+/// The same loops without a change that decides.
+TEST_P(Findings, LoopsThatCountOnlyForThemselvesDoNotEnd) {
+  const auto lock = kernel("lock", [](Ptr<i32> word, Out<i32, 1> z) {
+    for (auto i : grid(z, 1)) {
+      Tile n = full<i32>(0);
+      while_([&] { return atomic_xchg(word, 1) == 1; }, [&] { n += 1; });
+      z(i) = n;
+    }
+  });
+  const auto f = found_by([&] { lock(i32s({1}, 1), i32s({1}, 0)); });
+  EXPECT_EQ(f.code, on_cpu() ? "T1307" : "T1308") << f.text;
+  const auto together = kernel("together", [](In<i32, 1> x, Out<i32, 1> z) {
+    for (auto i : grid(x, 256)) {
+      const Tile t = x(i);
+      Tile n = full<i32>(0);
+      while_([&] { return max(t, axis(0)) < 10; }, [&] { n += 1; });
+      z(i) = t + n;
+    }
+  });
+  const auto one_warp = kernel("one_warp", [](In<i32, 1> x, Out<i32, 1> z) {
+    for (auto i : grid(x, 256))
+      z(i) = map(
+          [](Tile t) {
+            Tile n = full<i32>(0);
+            while_([&] { return n < t; }, [&] { n = n + 0; });
+            return n;
+          },
+          x(i));
+  });
+  std::vector<i32> in(256, 0);
+  in[200] = 2;
+  for (const auto& k : {together, one_warp}) {
+    const auto stays = found_by([&] {
+      k.prefer({.num_warps = 8})(Tensor::from(in, device()), i32s({256}, 0));
+    });
+    EXPECT_THAT(stays.text, HasSubstr("nothing that "));
+  }
+}
+
 // ---- what other programs do ---------------------------------------------------------------------
 
 /// Triton's lock of layer norm's backward, with rows that one warp has.
