@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include "dsl/elementwise.h"
 #include "ir/loop.h"
@@ -158,39 +161,46 @@ int dim_before(const ir::Kernel& k, ir::OpId op, int d) {
   return data.opcode != Opcode::Reshape && is_same_extent(d) ? d : -1;
 }
 
-/// Returns the view dimension that `all` read with room for more elements than may exist, if it is
-/// dimension `d` of the value.
-std::optional<std::int64_t> padded_dim(Tracer& t, ir::Value v, int d, int depth = 0) {
-  constexpr int kMaxDepth = 64;
+using TileAxis = std::pair<ir::Value, int>;
+
+/// Returns the dimensions of the op's operands that become dimension `d` of the value.
+std::vector<TileAxis> axes_before(const Tracer& t, ir::Value v, int d) {
   const ir::Kernel& k = t.kernel;
+  if (const ir::Value before = t.before_loop(v)) return {{before, d}};
+  if (const auto merge = ir::merge_of(k, v)) return {{ir::incoming_values(k, *merge)[0], d}};
   const ir::OpId def = k[v].def;
-  if (depth == kMaxDepth || d < 0) return {};
-  if (const ir::Value before = t.before_loop(v)) return padded_dim(t, before, d, depth + 1);
-  if (const auto merge = ir::merge_of(k, v))
-    return padded_dim(t, ir::incoming_values(k, *merge)[0], d, depth + 1);
   if (!def) return {};
   const ir::OpData& data = k[def];
-  if (data.opcode == Opcode::LoadView) {
-    const auto it = t.padded.find(v);
-    const std::int64_t axis = data.attrs.ints(AttrName::axes)[static_cast<std::size_t>(d)];
-    const bool is_padded =
-        it != t.padded.end() && std::ranges::find(it->second, axis) != it->second.end();
-    return is_padded ? std::optional(axis) : std::nullopt;
-  }
   if (data.opcode == Opcode::Dot) {
     const bool is_row = d == k.type(v).rank() - 2;
-    return padded_dim(t, data.operands[is_row ? 0 : d > 0 ? 1 : 0], d, depth + 1);
+    return {{data.operands[is_row ? 0 : d > 0 ? 1 : 0], d}};
   }
   using enum Opcode;
-  const bool keeps =
-      ir::info(data.opcode).is_elementwise() || data.is(Crop, FillAbsent, Scan, Sort);
-  if (!keeps && !data.is(ExpandDims, Permute, Reshape, Broadcast, Reduce, ArgReduce, ReduceWith))
-    return {};
-  for (std::size_t i = 0; i < (keeps ? data.operands.size() : 1); ++i)
-    if (k.type(data.operands[i]).is_tile()) {
-      const int before = keeps ? d : dim_before(k, def, d);
-      if (const auto axis = padded_dim(t, data.operands[i], before, depth + 1)) return axis;
+  if (data.is(ExpandDims, Permute, Reshape, Broadcast, Reduce, ArgReduce, ReduceWith))
+    return {{data.operands[0], dim_before(k, def, d)}};
+  std::vector<TileAxis> all;
+  if (ir::info(data.opcode).is_elementwise() || data.is(Crop, FillAbsent, Scan, Sort))
+    for (const ir::Value operand : data.operands)
+      if (k.type(operand).is_tile()) all.emplace_back(operand, d);
+  return all;
+}
+
+/// Returns the view dimension that `all` read with room for more elements than may exist, if it is
+/// dimension `d` of the value.
+std::optional<std::int64_t> padded_dim(const Tracer& t, ir::Value v, int d) {
+  std::vector<TileAxis> left{{v, d}};
+  std::set<TileAxis> seen;
+  while (!left.empty()) {
+    const auto [value, axis] = left.back();
+    left.pop_back();
+    if (axis < 0 || !seen.emplace(value, axis).second) continue;
+    if (const auto it = t.padded.find(value); it != t.padded.end()) {
+      const std::int64_t of_view = t.kernel[t.kernel[value].def].attrs.ints(
+          AttrName::axes)[static_cast<std::size_t>(axis)];
+      if (std::ranges::find(it->second, of_view) != it->second.end()) return of_view;
     }
+    for (const TileAxis& before : axes_before(t, value, axis)) left.push_back(before);
+  }
   return {};
 }
 
