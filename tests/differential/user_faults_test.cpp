@@ -7,6 +7,7 @@
 #include <functional>
 #include <string>
 
+#include "support/env.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
@@ -131,6 +132,9 @@ TEST_P(UserFaults, TablesOfSequences) {
 // ---- loops that wait ----------------------------------------------------------------------------
 
 TEST_P(UserFaults, WaitsByPlainLoads) {
+  Env few = env();
+  few.loop_limit = 100'000;
+  const EnvOverride with(few);
   const auto code = [&](auto body) {
     const Tensor f = i32s({9}), z = f32s({8});
     return code_of([&] { kernel("waits", body)(f, z); });
