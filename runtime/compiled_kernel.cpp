@@ -5,7 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <set>
+#include <map>
 
 #include "ir/eval/absent_loads.h"
 #include "ir/schedule/carried_out.h"
@@ -266,17 +266,21 @@ std::string schedule_text(const ir::Kernel& traced, const ir::Plan& plan,
   return out;
 }
 
-/// Returns each remark once, without the plan, which explain() prints on its own line.
+/// Returns each remark with the number of its repetitions, without the plan, which explain() prints
+/// on its own line.
 std::string remarks_text(const std::vector<ir::Remark>& remarks) {
-  std::string out;
-  std::set<std::string> printed;
+  std::vector<std::string> lines;
+  std::map<std::string, int> counts;
   bool has_guards = false;
   for (const ir::Remark& r : remarks) {
-    const std::string line = r.str();
-    if ((r.pass == "plan" && r.reason == "plan") || !printed.insert(line).second) continue;
+    if (r.pass == "plan" && r.reason == "plan") continue;
     has_guards |= r.reason == "guard kept";
-    out += line + "\n";
+    const std::string line = r.str();
+    if (++counts[line] == 1) lines.push_back(line);
   }
+  std::string out;
+  for (const std::string& line : lines)
+    out += counts[line] == 1 ? line + "\n" : fmt::format("{} ({} times)\n", line, counts[line]);
   if (has_guards)
     out +=
         "hint: a guard is a bounds check. It is kept where the view's extent is not known to be a "

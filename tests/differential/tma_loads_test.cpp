@@ -10,6 +10,7 @@
 #include "support/env.h"
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
+#include "tests/remark_count.h"
 
 namespace tegula::tma_loads_test {
 namespace {
@@ -25,10 +26,7 @@ class TmaLoads : public testing::TestWithParam<Device> {
   static void expect_brought(const std::string& said, int times) {
     if (GetParam().kind == DeviceKind::cpu) return;  // compiles nothing
     if (GetParam().kind == DeviceKind::cuda && said.find("wgmma=1") == std::string::npos) return;
-    int found = 0;
-    for (std::size_t at = 0; (at = said.find("loaded by TMA", at)) != std::string::npos; ++at)
-      ++found;
-    EXPECT_EQ(found, times) << said;
+    EXPECT_EQ(test::remark_count(said, "loaded by TMA"), times) << said;
   }
 };
 INSTANTIATE_TEST_SUITE_P(Devices, TmaLoads, testing::ValuesIn(test::devices()), test::device_name);

@@ -6,6 +6,7 @@
 
 #include "tests/differential/devices.h"
 #include "tests/differential/moe/layer_run.h"
+#include "tests/remark_count.h"
 
 namespace tegula::test::experts::quantised_layer_test {
 namespace {
@@ -200,10 +201,7 @@ TEST_P(QuantisedMoe, ByTmaAndWgmmaOnHopper) {
     layer.from_logits(Stream(GetParam()), in.X, in.logits, in.weights,
                       Tensor::empty({c.tokens, c.h}, c.dtype, GetParam()));
     const std::string report = layer.explain();
-    std::size_t count = 0;
-    for (std::size_t at = 0; (at = report.find("dot by wgmma", at)) != std::string::npos; ++at)
-      ++count;
-    EXPECT_EQ(count, 3u) << report;  // gate, up, down
+    EXPECT_EQ(remark_count(report, "dot by wgmma"), 3) << report;  // gate, up, down
   }
 }
 
