@@ -16,7 +16,6 @@
 #include "ir/made_view.h"
 #include "ir/passes/absence/absence.h"
 #include "ir/passes/absence/arg_reduce.h"
-#include "ir/passes/absence/cropped_operand.h"
 #include "ir/passes/absence/cut_pieces.h"
 #include "ir/pipeline.h"
 #include "ir/reduce_kind.h"
@@ -428,14 +427,6 @@ class Materializer {
     const Value holds = b.op(Opcode::Or, {v, absent});
     k_[op].operands[0] = holds;
     changed_ = true;
-  }
-
-  /// Elements outside of crops that are not kept are replaced where that matters.
-  void crop(OpId op) {
-    if (clears_operand(k_, absence_, op))
-      kept_crops_.insert(k_[op].results[0]);
-    else
-      settled_.emplace_back(op, k_[op].operands[0]);
   }
 
   /// Drops intervals whose absent elements are not observed, because these need not be filled.

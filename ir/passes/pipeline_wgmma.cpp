@@ -107,13 +107,6 @@ class Mainloops {
     return order;
   }
 
-  static bool is_in_turn(const LoopOrder& order, const std::function<bool(OpId)>& is_wanted) {
-    const auto first = std::ranges::find(order.ops, order.turn.first, &ScheduledOp::op);
-    const auto last = std::find_if(first, order.ops.end(),
-                                   [&](const ScheduledOp& at) { return at.op == order.turn.last; });
-    return std::any_of(first, last, [&](const ScheduledOp& at) { return is_wanted(at.op); });
-  }
-
   /// Returns the label attribute of the node's op, or else `node`.
   Label label(Label node) const {
     const auto at = graph_->find(node);

@@ -134,10 +134,8 @@ bool benefits_from_tma_store(const Kernel& k, const KernelSummary& s, const Plan
 }
 
 bool can_pingpong(const Kernel& k, const KernelSummary& s) {
-  const auto is_crop = [&](OpId op) { return k[op].opcode == Opcode::Crop; };
-  return !any_op(k, k.body(), is_crop) && s.are_gemms() && !s.back_to_back && k.info.cluster == 1 &&
-         !has_data_dependent_trips(k) && s.mma_rows % kWgmmaRows == 0 &&
-         (s.mma_rows == kWgmmaRows || s.dots->are_row_stacked);
+  return s.are_gemms() && !s.back_to_back && k.info.cluster == 1 && !has_data_dependent_trips(k) &&
+         s.mma_rows % kWgmmaRows == 0 && (s.mma_rows == kWgmmaRows || s.dots->are_row_stacked);
 }
 
 /// Returns the number of ring slots: those that the loop requests, or else a maximum beyond which

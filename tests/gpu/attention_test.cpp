@@ -32,40 +32,6 @@ TEST_P(AttentionOnGpu, LongSequences) {
     }
 }
 
-/// Keys and values that no row of a tile may attend to hold NaN and infinities.
-TEST_P(AttentionOnGpu, HiddenValues) {
-  const Device gpu = Device::cuda();
-  const Attention causal({.mask = masks::causal()});
-  Scalar<i32> seqlen_q = 1, seqlen_kv = 5000;
-  const Attention cache({.mask = masks::causal_bottom_right(seqlen_q, seqlen_kv)});
-  HostAttention below_diagonal, in_cache;
-  below_diagonal.mask = [](int, int, int q, int kv) { return q >= kv; };
-  in_cache.mask = [](int, int, int, int kv) { return kv < 5000; };
-  for (const DType dtype : {DType::bf16, DType::f16})
-    for (const int d : {64, 96, 128, 256}) {
-      SCOPED_TRACE(testing::Message() << d << " " << name(dtype));
-      for (const int queries : {128, 300}) {
-        const Tensors t({.heads = 4,
-                         .kv_heads = 2,
-                         .seqlen_q = queries,
-                         .seqlen_kv = 700,
-                         .dim = d,
-                         .head_dim_v = d},
-                        dtype, Order::bshd, gpu);
-        spoil(t, {{queries, 700}});
-        causal(Stream(gpu), t.Q, t.K, t.V, t.O, t.Lse);
-        expect_attention(below_diagonal, t);
-        if (HasFatalFailure()) return;
-      }
-      const Tensors t({.heads = 8, .kv_heads = 2, .seqlen_kv = 6000, .dim = d, .head_dim_v = d},
-                      dtype, Order::bshd, gpu);
-      spoil(t, {{5000, 6000}});
-      cache(Stream(gpu), t.Q, t.K, t.V, t.O, t.Lse);
-      expect_attention(in_cache, t);
-      if (HasFatalFailure()) return;
-    }
-}
-
 /// Several clusters share the keys of a tile, on streams at once; a graph of a stream which
 /// has run nothing before replays there and, beside that stream's own calls, on another one. That
 /// they are several is looked for: of more heads one cluster would do for all.

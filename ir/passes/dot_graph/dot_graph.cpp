@@ -145,13 +145,7 @@ class Analysis {
     const OperandSource source = source_of(k_, dot.op, i);
     operand.tile = source.tile;
     operand.is_transposed = source.transposed;
-    operand.crop = source.crop;
-    if (source.op && k_[source.op].opcode == Opcode::LoadView) {
-      const std::string_view why = find_load(dot, i, source.op);
-      if (!why.empty() || !source.crop) return why;
-      const OperandLoad* load = graph_.ring_load(k_, operand.tile);
-      return load && load->crop == source.crop ? "" : "a cropped operand has no ring of its own";
-    }
+    if (source.op && k_[source.op].opcode == Opcode::LoadView) return find_load(dot, i, source.op);
     const bool is_inside = source.kind == OperandSource::Kind::Computed;
     operand.form = is_inside ? OperandForm::Shared : OperandForm::Register;
     if (!is_inside && i == 1) return "its second operand is computed in front of the loop";

@@ -315,28 +315,6 @@ Type tma_ring_type(const Kernel& k, const OperandLoad& load, int slots) {
   return layout ? slots_of(load.tile, dims, *layout) : ring_type(k, load, slots);
 }
 
-void clear_cropped(Builder& b, const OperandLoad& load, Value first, Value end, bool generic_proxy,
-                   const std::function<Value(Builder&)>& ready_slot) {
-  Kernel& k = b.kernel();
-  const auto axis = static_cast<std::size_t>(k[load.crop].attrs.i(AttrName::axis));
-  const std::int64_t view_dim = k[load.load].attrs.ints(AttrName::axes)[axis],
-                     along = std::ranges::find(load.axes, view_dim) - load.axes.begin();
-  const Type index = k.type(first);
-  const Value extent =
-      b.constant(index, std::int64_t{load.tile.shape()[static_cast<std::size_t>(along)]});
-  Value is_partial = b.cmp("lt", b.sub(end, first), extent);
-  if (constant_value(k, first).value_or(-1) < 0)
-    is_partial =
-        b.op(Opcode::Or, {is_partial, b.cmp("lt", first, b.constant(index, std::int64_t{0}))});
-  const OpId branch = b.make_if(is_partial, {});
-  Builder inner(k, k[branch].regions[0]);
-  inner.loc = b.loc;
-  const Value slot = ready_slot(inner);
-  inner.effect(Opcode::ZeroRows, {load.ring, slot, first, end}, {{AttrName::axis, along}});
-  const OpId barrier = inner.effect(Opcode::CtaBarrier, {});
-  if (generic_proxy) k[barrier].attrs.set(AttrName::generic_proxy, std::int64_t{1});
-}
-
 void erase_load(Kernel& k, const OperandLoad& load) {
   for (OpId op : {load.convert, load.permute, load.load})
     if (op && !k[op].erased) k.erase(op);

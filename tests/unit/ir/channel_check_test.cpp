@@ -96,23 +96,6 @@ void expect_all(const std::vector<std::string>& found) {
   for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NE(found[i], "nothing") << "op " << i;
 }
 
-/// Threads clear rows of a slot after its copies have landed, and with a fence and a barrier before
-/// the MMA.
-TEST(ChannelCheck, ClearedRows) {
-  expect_all(faults(kCropped, "", Opcode::ZeroRows, [](Kernel& k, OpId op) {
-    const OpId wait = k[k[op].parent].first;
-    ASSERT_EQ(k[wait].opcode, Opcode::ChannelWait);
-    k.erase(wait);
-  }));
-  expect_all(faults(kCropped, "", Opcode::ZeroRows, [](Kernel& k, OpId op) {
-    std::vector<OpId> barriers;
-    for (OpId o : k.ops(k[op].parent))
-      if (k[o].opcode == Opcode::CtaBarrier) barriers.push_back(o);
-    ASSERT_EQ(barriers.size(), 1U);
-    k.erase(barriers.front());
-  }));
-}
-
 class EveryBreak : public testing::TestWithParam<std::pair<std::string, std::string>> {
  protected:
   std::vector<std::string> broken(Opcode kind, const std::function<void(Kernel&, OpId)>& change) {
