@@ -195,8 +195,8 @@ std::optional<std::int64_t> padded_dim(const Tracer& t, ir::Value v, int d) {
     left.pop_back();
     if (axis < 0 || !seen.emplace(value, axis).second) continue;
     if (const auto it = t.padded.find(value); it != t.padded.end()) {
-      const std::int64_t of_view = t.kernel[t.kernel[value].def].attrs.ints(
-          AttrName::axes)[static_cast<std::size_t>(axis)];
+      const std::int64_t of_view =
+          t.kernel[t.kernel[value].def].attrs.ints(AttrName::axes)[static_cast<std::size_t>(axis)];
       if (std::ranges::find(it->second, of_view) != it->second.end()) return of_view;
     }
     for (const TileAxis& before : axes_before(t, value, axis)) left.push_back(before);

@@ -12,9 +12,9 @@
 // it takes, and an operand of a conjunction matters only if the other operand does not decide the
 // result. Tracking ends at fill_absent, at memory, and at results of branches and loops.
 //
-// In a kernel with assumes of kind "reads", these are the only uses. Elements that index tiles select
-// are tracked too, also through the index of another element, and each assume is replaced by checks
-// of what the elements of its condition depend on.
+// In a kernel with assumes of kind "reads", these are the only uses. Elements that index tiles
+// select are tracked too, also through the index of another element, and each assume is replaced by
+// checks of what the elements of its condition depend on.
 #include <fmt/format.h>
 
 #include <algorithm>

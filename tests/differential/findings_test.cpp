@@ -160,9 +160,8 @@ TEST_P(Findings, LoopsThatCountOnlyForThemselvesDoNotEnd) {
   std::vector<i32> in(256, 0);
   in[200] = 2;
   for (const auto& k : {together, one_warp}) {
-    const auto stays = found_by([&] {
-      k.prefer({.num_warps = 8})(Tensor::from(in, device()), i32s({256}, 0));
-    });
+    const auto stays =
+        found_by([&] { k.prefer({.num_warps = 8})(Tensor::from(in, device()), i32s({256}, 0)); });
     EXPECT_THAT(stays.text, HasSubstr("nothing that "));
   }
 }

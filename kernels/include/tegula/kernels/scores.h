@@ -65,8 +65,8 @@ Score relative_bias(ScoreScalar weight);
 /// s + bias[h], `bias` f32 [heads].
 Score head_bias(Tensor bias, Loc at = std::source_location::current());
 /// s + table[q - kv + offset, h], `table` f32 [distances, heads], with an entry for each pair of a
-/// query and a key that it sees (T1314 on `cpu` and `sim`): any function of the distance (Sandwich's
-/// weighted sums of cosines, Chi et al. 2023; KERPLE; learned functions).
+/// query and a key that it sees (T1314 on `cpu` and `sim`): any function of the distance
+/// (Sandwich's weighted sums of cosines, Chi et al. 2023; KERPLE; learned functions).
 Score distance_bias(Tensor table, int offset, Loc at = std::source_location::current());
 
 /// s + table[bucket(kv - q), h], `table` f32 [buckets, heads] as in T5 (Raffel et al. 2020). Half
