@@ -379,8 +379,7 @@ void record_while(const std::function<Tile()>& condition, const std::function<vo
 
 int tune(const char* name, std::initializer_list<int> set, std::optional<int> otherwise,
          std::source_location at) {
-  const int fallback = otherwise ? *otherwise : set.size() > 0 ? *set.begin() : 0;
-  return Tracer::at(at, "tune").tune(name, set, fallback, at);
+  return Tracer::at(at, "tune").tune(name, set, otherwise, at);
 }
 
 // ---- grid dependencies --------------------------------------------------------------------------

@@ -347,7 +347,7 @@ std::string explain(dsl::KernelInstance& called) {
   dsl::KernelInstance& k = latest_of(called);
   const auto kernel = k.launcher.latest();
   if (!kernel) fail(ErrorId::not_compiled, k.loc(), {}, k.name());
-  return k.launcher.compile_history() + kernel->explain();
+  return called.tuned.why() + k.launcher.compile_history() + kernel->explain();
 }
 
 }  // namespace tegula::detail

@@ -314,7 +314,7 @@ void Tracer::add_capture(Capture c) {
   signature.args.push_back(a);
 }
 
-int Tracer::tune(const char* tunable, std::vector<int> set, int otherwise, Loc loc) {
+int Tracer::tune(const char* tunable, std::vector<int> set, std::optional<int> otherwise, Loc loc) {
   if (set.empty()) fail(ErrorId::tune_empty, loc, {}, tunable);
   for (const Tunable& t : tunables) {
     if (t.name != tunable) continue;
@@ -325,10 +325,10 @@ int Tracer::tune(const char* tunable, std::vector<int> set, int otherwise, Loc l
     return t.value;
   }
   const auto given = tuning_.find(tunable);
-  const int value = given == tuning_.end() ? otherwise : given->second;
+  const int value = given != tuning_.end() ? given->second : otherwise.value_or(set.front());
   if (std::ranges::find(set, value) == set.end())
     fail(ErrorId::tune_value, loc, {}, value, fmt::format("{{{}}}", fmt::join(set, ", ")), tunable);
-  tunables.push_back({tunable, std::move(set), value, loc});
+  tunables.push_back({tunable, std::move(set), value, loc, otherwise.has_value()});
   return value;
 }
 

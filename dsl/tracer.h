@@ -77,6 +77,7 @@ struct Tunable {
   std::vector<int> set;
   int value = 0;
   Loc loc;
+  bool has_default = false;  ///< its author named the value to use without measurements
 };
 
 /// A part of a view that was accessed: the data for a store through it.
@@ -249,7 +250,7 @@ class Tracer {
   void generalise(std::uint32_t position, int axis, ExtentKey key);
   DType index_type() const { return signature.index_type; }
 
-  int tune(const char* name, std::vector<int> set, int otherwise, Loc loc);
+  int tune(const char* name, std::vector<int> set, std::optional<int> otherwise, Loc loc);
 
   ir::Kernel kernel;
   ir::Builder build;

@@ -63,12 +63,21 @@ const TunedCalls::Entry* TunedCalls::look_up(const CallKey& shapes) const {
   return e;
 }
 
+/// Returns the kernel with the values of a choice, which calls of all shapes share, or null.
+std::shared_ptr<KernelInstance> TunedCalls::chosen_by(KernelInstance& kernel,
+                                                      const std::optional<TunedChoice>& choice) {
+  if (!choice) return nullptr;
+  std::shared_ptr<KernelInstance>& instance = instances_[choice->values];
+  if (!instance) instance = kernel.with(choice->values);
+  return instance;
+}
+
 /// A newer entry of the same shapes precedes the older one, which calls may still be using.
 const TunedCalls::Entry* TunedCalls::add(const CallKey& shapes,
-                                         std::shared_ptr<KernelInstance> chosen) {
-  const std::lock_guard lock(mutex_);
+                                         std::shared_ptr<KernelInstance> chosen, std::string why) {
   auto& head = heads_[shapes.a % kHeads];
-  entries_.push_back(std::make_unique<const Entry>(Entry{shapes, std::move(chosen), head.load()}));
+  entries_.push_back(std::make_unique<const Entry>(
+      Entry{shapes, std::move(chosen), std::move(why), head.load()}));
   head.store(entries_.back().get(), std::memory_order_release);
   return entries_.back().get();
 }
@@ -79,26 +88,27 @@ KernelInstance* TunedCalls::find(KernelInstance& kernel, const Stream* stream,
   const Entry* entry = look_up(shapes);
   if (entry == nullptr) [[unlikely]] {
     const TuningChooser chooser = tuning_chooser;
-    bool is_full = false;
-    {
-      const std::lock_guard lock(mutex_);
-      is_full = entries_.size() >= kMaxEntries;
-    }
-    if (chooser == nullptr || is_full) return nullptr;
-    const std::optional<Tuning> values = chooser(kernel, stream, args, device);
+    if (chooser == nullptr) return nullptr;
+    std::optional<TunedChoice> choice = chooser(kernel, stream, args, device);
+    const std::lock_guard lock(mutex_);
     entry = look_up(shapes);  // the chooser may have set them, or another thread
-    if (entry == nullptr) entry = add(shapes, values ? kernel.with(*values) : nullptr);
+    if (entry == nullptr) {
+      auto chosen = chosen_by(kernel, choice);
+      if (entries_.size() >= kMaxEntries) return chosen.get();
+      entry = add(shapes, std::move(chosen), choice ? std::move(choice->why) : std::string());
+    }
   }
-  KernelInstance* const chosen = entry->chosen.get();
-  if (latest_.load(std::memory_order_relaxed) != chosen)
-    latest_.store(chosen, std::memory_order_release);
-  return chosen;
+  if (latest_.load(std::memory_order_relaxed) != entry)
+    latest_.store(entry, std::memory_order_release);
+  return entry->chosen.get();
 }
 
 void TunedCalls::set(KernelInstance& kernel, const CallKey& shapes, const Tuning& tuning) {
   state_ = State::chooses;
-  KernelInstance* const chosen = add(shapes, kernel.with(tuning))->chosen.get();
-  latest_.store(chosen, std::memory_order_release);
+  const std::lock_guard lock(mutex_);
+  auto chosen = chosen_by(kernel, TunedChoice{tuning, {}});
+  latest_.store(add(shapes, std::move(chosen), "tune(): measured: " + str(tuning) + "\n"),
+                std::memory_order_release);
 }
 
 }  // namespace tegula::dsl

@@ -3,10 +3,12 @@
 // calls reach it through this hook, and its choices are kept here.
 #include <array>
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "dsl/call_key.h"
@@ -16,10 +18,14 @@ namespace tegula::dsl {
 
 struct TraceResult;
 
+struct TunedChoice {
+  Tuning values;
+  std::string why;  ///< lines of explain()
+};
 /// Chooses the tune() values for a call of a kernel without given values. Returns nothing if the
 /// defaults must be used.
-using TuningChooser = std::optional<Tuning> (*)(KernelInstance& kernel, const Stream* stream,
-                                                std::span<const HostArg> args, Device device);
+using TuningChooser = std::optional<TunedChoice> (*)(KernelInstance& kernel, const Stream* stream,
+                                                     std::span<const HostArg> args, Device device);
 /// Sets the process's chooser; null leaves all values at their defaults.
 void set_tuning_chooser(TuningChooser chooser);
 
@@ -40,26 +46,42 @@ class TunedCalls {
   /// Makes later calls of these shapes use the values.
   void set(KernelInstance& kernel, const CallKey& shapes, const Tuning& tuning);
   /// Returns the kernel that the latest call ran, or null if it was this one.
-  KernelInstance* latest() const { return latest_.load(std::memory_order_acquire); }
+  KernelInstance* latest() const {
+    const Entry* const entry = latest_.load(std::memory_order_acquire);
+    return entry ? entry->chosen.get() : nullptr;
+  }
+  /// Returns why the latest call ran with its values; empty if nothing was chosen.
+  std::string why() const {
+    const Entry* const entry = latest_.load(std::memory_order_acquire);
+    return entry ? entry->why : std::string();
+  }
+
+  /// What the chooser keeps between calls, and its lock.
+  std::shared_ptr<void> chooser_state;
+  std::mutex choosing;
 
  private:
   enum class State : std::uint8_t { unknown, chooses, nothing };
   static constexpr std::size_t kHeads = 64;
-  static constexpr std::size_t kMaxEntries = 4096;  // further shapes use the defaults
+  static constexpr std::size_t kMaxEntries = 4096;  // later shapes are decided at each call
 
   struct Entry {
     CallKey shapes;
     std::shared_ptr<KernelInstance> chosen;  ///< null: the kernel itself
+    std::string why;
     const Entry* next;
   };
   const Entry* look_up(const CallKey& shapes) const;
-  const Entry* add(const CallKey& shapes, std::shared_ptr<KernelInstance> chosen);
+  std::shared_ptr<KernelInstance> chosen_by(KernelInstance& kernel,
+                                            const std::optional<TunedChoice>& choice);
+  const Entry* add(const CallKey& shapes, std::shared_ptr<KernelInstance> chosen, std::string why);
 
   std::atomic<State> state_ = State::unknown;
   std::array<std::atomic<const Entry*>, kHeads> heads_{};
-  std::atomic<KernelInstance*> latest_ = nullptr;
-  std::mutex mutex_;
+  std::atomic<const Entry*> latest_ = nullptr;
+  std::mutex mutex_;  ///< guards the members below
   std::vector<std::unique_ptr<const Entry>> entries_;
+  std::map<Tuning, std::shared_ptr<KernelInstance>> instances_;  ///< of all chosen values
 };
 
 }  // namespace tegula::dsl

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "autotune/cost/operand_reads.h"
 
@@ -32,20 +33,23 @@ double barrier_cycles(const Work& w, const CostRates& r) {
 
 /// One trip of the mainloop.
 struct Trip {
-  double tensor, smem, l2, issue, latency;
+  double tensor, smem, l2, threads, issue, latency;
 
   Trip(const Work& w, const CostRates& r)
       : tensor(w.mma_bytes / (r.mma_bytes * mma_share(w, r))),
         smem(w.smem_bytes / r.smem_bytes),
         l2(w.l2_lines / r.l2_lines),
-        issue(barrier_cycles(w, r) + w.single_elements * r.single_element),
-        latency(r.latency / w.slots),
-        turn_loss_(r.turn_loss) {}
+        threads(w.thread_ops / r.thread_ops),
+        issue((w.engine == MmaEngine::none ? 0 : barrier_cycles(w, r)) +
+              w.single_elements * r.single_element + w.exchanges * r.exchange),
+        latency(w.l2_lines > 0 ? r.latency / w.slots : 0),
+        turn_loss_(w.engine == MmaEngine::none ? 0 : r.turn_loss) {}
 
   /// Returns the cycles of a trip if `sharing` CTAs take turns on the tensor cores of an SM.
   double cycles(double sharing) const {
     const double turns = sharing > 1 ? 1 + turn_loss_ : 1;
-    const double together = root_4th(to_4th(tensor * turns) + to_4th(smem) + to_4th(l2));
+    const double together =
+        root_4th(to_4th(tensor * turns) + to_4th(smem) + to_4th(l2) + to_4th(threads));
     return overlapped(together * sharing + issue, latency);
   }
 
@@ -59,12 +63,18 @@ double cluster_sum_cycles(const Work& w, const CostRates& r) {
          w.accumulator_bytes * (w.parts - 1) / w.parts / r.cluster_bytes;
 }
 
+/// Returns the cycles of a tile outside of its mainloop.
+double tile_cycles(const Work& w, const CostRates& r) {
+  if (w.engine == MmaEngine::none) return r.thread_tile;
+  const double start = w.engine == MmaEngine::wgmma ? r.tile : r.mma_sync_tile;
+  return start +
+         w.epilogue_bytes / w.epilogue_rows / (w.transposes ? r.transposed_bytes : r.epilogue_bytes);
+}
+
 /// Returns the cycles of an SM until its last tile is done.
 double sm_cycles(const Work& w, const CostRates& r, int num_sms) {
   const Trip trip(w, r);
-  const double start = w.engine == MmaEngine::wgmma ? r.tile : r.mma_sync_tile;
-  const double tile = start + w.epilogue_bytes / w.epilogue_rows /
-                                  (w.transposes ? r.transposed_bytes : r.epilogue_bytes);
+  const double tile = tile_cycles(w, r);
   if (w.is_streamed) {
     // A CTA begins and ends within a tile: it writes one partial accumulator and reads another.
     const double fixup = 2 * r.stream_fixup + 2 * w.accumulator_bytes / r.epilogue_bytes;
@@ -80,9 +90,12 @@ double sm_cycles(const Work& w, const CostRates& r, int num_sms) {
   const double wave = sms * w.ctas_per_sm, full = std::floor(w.tiles / wave),
                rest = w.tiles - full * wave;
   const double sum = w.sum == PartsSum::in_cluster ? cluster_sum_cycles(w, r) : 0;
-  double cycles = full * (tile + sum + w.trips * trip.cycles(w.ctas_per_sm));
-  if (rest > 0.5) cycles += tile + sum + w.trips * trip.cycles(std::ceil(rest / sms));
-  return cycles;
+  const auto wave_cycles = [&](double ctas) {
+    const double launches = w.engine == MmaEngine::none ? ctas * r.cta : 0;
+    return tile + launches + sum + w.trips * trip.cycles(ctas);
+  };
+  return full * wave_cycles(w.ctas_per_sm) +
+         (rest > 0.5 ? wave_cycles(std::ceil(rest / sms)) : 0);
 }
 
 /// Returns the cycles until all bytes have arrived from memory. Too many scattered requests in
@@ -121,6 +134,27 @@ double reduce_cycles(const Work& w, const CostRates& r) {
 }
 
 }  // namespace
+
+std::string_view limit_of(const Work& w, const DeviceProfile& gpu) {
+  const CostRates& r = gpu.cost;
+  const Trip trip(w, r);
+  const double busy = sm_cycles(w, r, gpu.num_sms), bytes = memory_bytes(w, gpu, busy);
+  const double ctas = std::clamp(std::ceil(w.tiles / gpu.num_sms), 1.0, double(w.ctas_per_sm)),
+               tiles = std::ceil(w.tiles / gpu.num_sms), trips = tiles * w.trips;
+  const std::pair<double, std::string_view> parts[] = {
+      {memory_cycles(w, r, gpu.num_sms, bytes), "memory"},
+      {power_cycles(w, r, bytes), "power"},
+      {trips * trip.tensor, "tensor cores"},
+      {trips * trip.smem, "shared memory"},
+      {trips * trip.l2, "L2"},
+      {trips * trip.threads, "threads"},
+      {trips / ctas * trip.latency, "latency"},
+      {trips / ctas * trip.issue, "exchanges and barriers"},
+      {tiles / ctas * tile_cycles(w, r), "starts and ends of tiles"},
+      {r.launch, "launch"},
+  };
+  return std::ranges::max_element(parts)->second;
+}
 
 double cycles_of(const Work& w, const DeviceProfile& gpu) {
   const CostRates& r = gpu.cost;

@@ -5,8 +5,8 @@
 
 namespace tegula::autotune {
 
-/// Engines that multiply tiles.
-enum class MmaEngine : std::uint8_t { wgmma, mma_sync };
+/// Engines that multiply tiles; none: the kernel has no dots.
+enum class MmaEngine : std::uint8_t { wgmma, mma_sync, none };
 
 /// How the parts of a split contraction are added.
 enum class PartsSum : std::uint8_t { none, in_cluster, by_kernel };
@@ -32,6 +32,8 @@ struct Work {
   double smem_bytes = 0;       ///< shared memory read by the tensor cores
   double l2_lines = 0;         ///< 128-byte requests after multicast, in bounds only
   double single_elements = 0;  ///< elements that threads load individually
+  double thread_ops = 0;       ///< elements that threads compute, and those of FMAs of dots
+  double exchanges = 0;        ///< folds of a tile between threads
   int mma_columns = 0;         ///< of one instruction
   int slots = 1;               ///< ring slots: trips in flight
   MmaEngine engine = MmaEngine::wgmma;

@@ -7,6 +7,7 @@
 #include "autotune/device_class.h"
 #include "autotune/race/stored_race.h"
 #include "autotune/store/winner_table.h"
+#include "autotune/user/untuned.h"
 #include "autotune/user/user_measure.h"
 #include "dsl/errors.h"
 #include "dsl/export/kernel_tuner.h"
@@ -24,7 +25,8 @@ Device device_of(std::span<const dsl::HostArg> args) {
 
 TuningKey key_of(dsl::KernelInstance& kernel, std::span<const dsl::HostArg> args, Device device,
                  bool may_change_bits) {
-  return {device_class(device), "kernel " + kernel.name(), 1, problem_text(kernel, args),
+  constexpr std::int64_t kVersion = 2;  // 2: the reference is the model's choice
+  return {device_class(device), "kernel " + kernel.name(), kVersion, problem_text(kernel, args),
           may_change_bits ? kAnyBits : kSameBits};
 }
 
@@ -63,6 +65,7 @@ class UserTuning {
     const std::optional<Winner> known = known_winner(kernel_, key_, args_);
     if (known && !options_.again) return take(*known);
     space_ = discover(kernel_, args_);
+    if (const auto start = choose_untuned(kernel_, args_, device_)) put_first(start->values);
     if (space_.settings.size() < 2 && space_.refused.empty())
       fail(ErrorId::nothing_to_tune, kernel_.loc(), {}, kernel_.name());
     // If time is short, the raced settings are spread over the space.
@@ -78,6 +81,12 @@ class UserTuning {
  private:
   void say(const std::string& line) const {
     if (options_.progress) options_.progress(line);
+  }
+
+  void put_first(const Tuning& reference) {
+    const auto at = std::ranges::find(space_.settings, reference);
+    if (at != space_.settings.end()) space_.settings.erase(at);
+    space_.settings.insert(space_.settings.begin(), reference);
   }
 
   TuneResult take(const Winner& winner) {
@@ -137,18 +146,21 @@ class TuningScope {
   ~TuningScope() { is_tuning = false; }
 };
 
-std::optional<Tuning> choose(dsl::KernelInstance& kernel, const Stream* stream,
-                             std::span<const dsl::HostArg> args, Device device) {
+std::optional<dsl::TunedChoice> choose(dsl::KernelInstance& kernel, const Stream* stream,
+                                       std::span<const dsl::HostArg> args, Device device) {
   if (is_tuning) return std::nullopt;
   const auto winner = known_winner(kernel, key_of(kernel, args, device, false), args);
-  if (winner) return parse_tuning(winner->config);
+  if (winner)
+    return dsl::TunedChoice{*parse_tuning(winner->config),
+                            fmt::format("tune(): measured earlier: {}\n", winner->config)};
   const bool tunes = env().tune != "off" && device.kind != DeviceKind::cpu &&
                      !(stream != nullptr && runtime::is_recording(*stream));
-  if (!tunes) return std::nullopt;
+  if (!tunes) return choose_untuned(kernel, args, device);
   const TuningScope scope;
   TuneOptions options;
   options.budget = env().tune == "full" ? TuneBudget::full : TuneBudget::quick;
-  return UserTuning(kernel, options, args).run().tuning;
+  UserTuning(kernel, options, args).run();
+  return std::nullopt;  // the tuning has set the values
 }
 
 [[maybe_unused]] const bool is_installed = [] {

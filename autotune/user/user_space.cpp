@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <deque>
 #include <map>
 #include <random>
 #include <set>
@@ -32,11 +31,10 @@ const dsl::Tunable* first_open(const std::vector<dsl::Tunable>& all, const Tunin
   return at == all.end() ? nullptr : &*at;
 }
 
-/// Returns the values of a name, with that of the trace first.
-std::vector<int> values_of(const dsl::Tunable& t) {
-  std::vector<int> values = t.set;
-  std::ranges::stable_partition(values, [&](int v) { return v == t.value; });
-  return values;
+/// Returns the values of a trace, and those given.
+Tuning values_of(const std::vector<dsl::Tunable>& traced, Tuning given) {
+  for (const dsl::Tunable& t : traced) given[t.name] = t.value;
+  return given;
 }
 
 class Discovery {
@@ -45,23 +43,19 @@ class Discovery {
       : kernel_(kernel), args_(args) {}
 
   UserSpace run() {
-    add_defaults();
-    if (!walk()) sample();
+    const auto trace = [&](const Tuning& values) {
+      traced_ = try_trace(values);
+      if (traced_) add(values_of(*traced_, kernel_.tuning()));
+      return traced_ ? &*traced_ : nullptr;
+    };
+    tunables_of(kernel_, kernel_.tuning(), args_);  // throws
+    if (!walk_settings(kernel_.tuning(), trace, [](const dsl::Tunable&) { return true; },
+                       kMaxSettings))
+      sample();
     return std::move(space_);
   }
 
  private:
-  void add_defaults() {
-    Tuning values = kernel_.tuning();
-    for (;;) {
-      const std::vector<dsl::Tunable> all = tunables_of(kernel_, values, args_);
-      const dsl::Tunable* open = first_open(all, values);
-      if (open == nullptr) break;
-      values[open->name] = open->value;
-    }
-    add(values);
-  }
-
   void add(const Tuning& values) {
     if (known_.insert(values).second) space_.settings.push_back(values);
   }
@@ -74,28 +68,6 @@ class Discovery {
       space_.refused.emplace_back(values, e.what());
       return std::nullopt;
     }
-  }
-
-  /// Enumerates all settings, breadth first; returns false if there are too many.
-  bool walk() {
-    std::deque<Tuning> open{kernel_.tuning()};
-    while (!open.empty()) {
-      if (open.size() + space_.settings.size() > kMaxSettings) return false;
-      const Tuning values = std::move(open.front());
-      open.pop_front();
-      const auto all = try_trace(values);
-      if (!all) continue;
-      const dsl::Tunable* next = first_open(*all, values);
-      if (next == nullptr) {
-        add(values);
-        continue;
-      }
-      for (const int v : values_of(*next)) {
-        open.push_back(values);
-        open.back()[next->name] = v;
-      }
-    }
-    return true;
   }
 
   /// Assigns values by `pick` to the names in order of use.
@@ -128,6 +100,39 @@ class Discovery {
   std::span<const dsl::HostArg> args_;
   UserSpace space_;
   std::set<Tuning> known_;
+  std::optional<std::vector<dsl::Tunable>> traced_;
+};
+
+class SettingsWalk {
+ public:
+  SettingsWalk(const TraceTunables& trace, bool (*varies)(const dsl::Tunable&), std::size_t left)
+      : trace_(trace), varies_(varies), left_(left) {}
+
+  /// Visits the settings that differ from that of `values` in names from the `from`-th on.
+  bool visit(const Tuning& values, std::size_t from) {
+    if (left_ == 0) return false;
+    --left_;
+    const std::vector<dsl::Tunable>* const traced = trace_(values);
+    if (traced == nullptr) return true;
+    const std::vector<dsl::Tunable> all = *traced;
+    Tuning prefix = values;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const bool is_open = i >= from && !values.contains(all[i].name) && varies_(all[i]);
+      for (const int v : all[i].set) {
+        if (!is_open || v == all[i].value) continue;
+        Tuning next = prefix;
+        next[all[i].name] = v;
+        if (!visit(next, i + 1)) return false;
+      }
+      prefix[all[i].name] = all[i].value;
+    }
+    return true;
+  }
+
+ private:
+  const TraceTunables& trace_;
+  bool (*varies_)(const dsl::Tunable&);
+  std::size_t left_;
 };
 
 std::string argument_text(const dsl::HostArg& a) {
@@ -141,6 +146,11 @@ std::string argument_text(const dsl::HostArg& a) {
 }
 
 }  // namespace
+
+bool walk_settings(const Tuning& given, const TraceTunables& trace,
+                   bool (*varies)(const dsl::Tunable&), std::size_t most) {
+  return SettingsWalk(trace, varies, most).visit(given, 0);
+}
 
 UserSpace discover(const dsl::KernelInstance& kernel, std::span<const dsl::HostArg> args) {
   return Discovery(kernel, args).run();

@@ -1,5 +1,6 @@
 #pragma once
 // Settings of a user's kernel: the values of its tune() calls, found by tracing it.
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -19,6 +20,15 @@ struct UserSpace {
   bool is_sampled = false;
 };
 inline constexpr std::size_t kMaxSettings = 4096;
+
+/// Traces a kernel with these values and returns its tune() calls; null if it rejects the values.
+using TraceTunables = std::function<const std::vector<dsl::Tunable>*(const Tuning& values)>;
+
+/// Traces each combination of values once, depth first, the defaults first. `varies` returns true
+/// for names that take other values than those of the trace of `given`. Returns false if there are
+/// more than `most` combinations; the rest is then not traced.
+bool walk_settings(const Tuning& given, const TraceTunables& trace,
+                   bool (*varies)(const dsl::Tunable&), std::size_t most);
 
 /// Throws CompileError if the defaults cannot be traced.
 UserSpace discover(const dsl::KernelInstance& kernel, std::span<const dsl::HostArg> args);

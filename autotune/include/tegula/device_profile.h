@@ -31,6 +31,9 @@ struct CostRates {
   double barrier = 0, pingpong_barrier = 0, multicast_barrier = 0, pingpong_multicast_barrier = 0;
   /// Cycles of a single-element load by a thread.
   double single_element = 0;
+  /// Kernels' threads: elements computed per cycle, cycles of a fold between threads, of a tile of
+  /// a kernel without dots, and of starting one of several CTAs on an SM.
+  double thread_ops = 0, exchange = 0, thread_tile = 0, cta = 0;
   /// Cycles of a tile's prologue and epilogue with TMA and wgmma, and with mma.sync; bytes per
   /// cycle of a warpgroup's epilogue, not transposed and transposed.
   double tile = 0, mma_sync_tile = 0, epilogue_bytes = 0, transposed_bytes = 0;
@@ -73,6 +76,10 @@ struct CostRates {
     visit("multicast_barrier", r.multicast_barrier);
     visit("pingpong_multicast_barrier", r.pingpong_multicast_barrier);
     visit("single_element", r.single_element);
+    visit("thread_ops", r.thread_ops);
+    visit("exchange", r.exchange);
+    visit("thread_tile", r.thread_tile);
+    visit("cta", r.cta);
     visit("tile", r.tile);
     visit("mma_sync_tile", r.mma_sync_tile);
     visit("epilogue_bytes", r.epilogue_bytes);

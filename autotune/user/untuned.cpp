@@ -1,0 +1,190 @@
+#include "autotune/user/untuned.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "autotune/cost/time_of.h"
+#include "autotune/user/traced_work.h"
+#include "autotune/user/user_space.h"
+#include "ir/pipeline.h"
+
+namespace tegula::autotune {
+namespace {
+
+/// A combination of values: what its trace calls, and the kernel with its plan.
+struct Traced {
+  std::vector<dsl::Tunable> tunables;
+  ir::Kernel kernel;
+  ir::Plan plan;
+};
+
+/// Returns the passes up to the one that chooses the plan.
+std::span<const ir::Pass> passes_to_plan() {
+  const auto all = ir::ir_passes();
+  const auto plan = std::ranges::find(all, "plan", &ir::Pass::name);
+  return all.first(static_cast<std::size_t>(plan - all.begin()) + 1);
+}
+
+/// Returns nothing for values that the kernel or a pass rejects.
+std::optional<Traced> traced_with(const dsl::KernelInstance& kernel, const Tuning& values,
+                                  std::span<const dsl::HostArg> args, ir::Target target) {
+  try {
+    const auto tuned = kernel.with(values);
+    dsl::TraceResult trace = tuned->trace(tuned->signature(args));
+    trace.kernel.info.target = target;
+    ir::PassContext context;
+    context.planned = tuned->options().planned;
+    ir::run_pipeline(trace.kernel, passes_to_plan(), context, {.verify = false, .after_pass = {}});
+    return Traced{std::move(trace.tunables), std::move(trace.kernel), *context.plan};
+  } catch (const CompileError&) {
+    return std::nullopt;
+  }
+}
+
+/// Traces by signature and values. Shapes of one signature share them.
+struct TraceCache {
+  static constexpr std::size_t kMostSignatures = 8;
+  using OfSignature = std::map<Tuning, std::optional<Traced>>;
+  std::map<std::string, OfSignature> signatures;
+};
+
+/// Devices of a target and size choose alike, so that results have the same bits on all of them.
+const DeviceProfile& profile_of(Device device) {
+  const DeviceProfile &own = device_profile(device), &host = host_profile();
+  return own.capability == host.capability && own.num_sms == host.num_sms ? host : own;
+}
+
+struct Ranked {
+  Tuning values;
+  double cycles;
+  Work work;
+  const Traced* traced;
+};
+
+class Comparison {
+ public:
+  Comparison(const dsl::KernelInstance& kernel, std::span<const dsl::HostArg> args,
+             const DeviceProfile& gpu, TraceCache::OfSignature& traces)
+      : kernel_(kernel), args_(args), run_time_(kernel.run_time_args(args)), gpu_(gpu),
+        target_(ir::Target::of_capability(gpu.capability)), traces_(traces) {}
+
+  void run() {
+    const auto first = compare(kernel_.tuning());
+    std::size_t combinations = 1;
+    if (first)
+      for (const dsl::Tunable& t : *first)
+        combinations *= varies(t) ? std::min(t.set.size(), 2 * kMaxCompared) : 1;
+    if (combinations > kMaxCompared && first)
+      descend();
+    else
+      walk_settings(kernel_.tuning(), [&](const Tuning& v) { return compare(v); }, varies,
+                    kMaxCompared);
+    std::ranges::stable_sort(ranking_, {}, &Ranked::cycles);
+  }
+  const std::vector<Ranked>& ranking() const { return ranking_; }
+
+  /// Returns the lines of explain().
+  std::string text(const Ranked& chosen) const {
+    constexpr std::size_t kShown = 5;
+    std::string lines = fmt::format(
+        "tune(): {}, the shortest estimate of {} combinations on {} (docs/untuned.md)\n",
+        str(chosen.values), ranking_.size(), gpu_.name);
+    for (std::size_t i = 0; i < std::min(kShown, ranking_.size()); ++i)
+      lines += line(ranking_[i]);
+    return lines;
+  }
+
+ private:
+  static bool varies(const dsl::Tunable& t) { return !t.has_default; }
+
+  /// Estimates the time with these values; returns the kernel's tune() calls, or null if it rejects
+  /// them.
+  const std::vector<dsl::Tunable>* compare(const Tuning& values) {
+    auto [at, is_new] = traces_.try_emplace(values, std::nullopt);
+    if (is_new) at->second = traced_with(kernel_, values, args_, target_);
+    ++compared_;
+    if (!at->second) return nullptr;
+    const Traced& traced = *at->second;
+    Ranked ranked{kernel_.tuning(), 0, work_of(traced.kernel, traced.plan, run_time_), &traced};
+    for (const dsl::Tunable& t : traced.tunables) ranked.values[t.name] = t.value;
+    ranked.cycles = cycles_of(ranked.work, gpu_);
+    if (std::ranges::find(ranking_, ranked.values, &Ranked::values) == ranking_.end())
+      ranking_.push_back(std::move(ranked));
+    return &traced.tunables;
+  }
+
+  /// Changes one name after another to its best value, until none improves.
+  void descend() {
+    for (bool is_better = true; is_better;) {
+      is_better = false;
+      const Ranked start = best();
+      for (const dsl::Tunable& t : start.traced->tunables) {
+        for (const int v : t.set) {
+          Tuning values = best().values;
+          const double before = best().cycles;
+          if (!varies(t) || kernel_.tuning().contains(t.name) || values[t.name] == v) continue;
+          if (compared_ >= kMaxCompared) return;
+          values[t.name] = v;
+          compare(values);
+          is_better |= best().cycles < before;
+        }
+      }
+    }
+  }
+  const Ranked& best() const { return *std::ranges::min_element(ranking_, {}, &Ranked::cycles); }
+
+  std::string line(const Ranked& r) const {
+    const Work& w = r.work;
+    const std::string dots =
+        w.mma_columns == 0
+            ? std::string()
+            : fmt::format(", {}, {} stages", w.engine == MmaEngine::wgmma ? "wgmma" : "mma.sync",
+                          r.traced->plan.stages);
+    return fmt::format("  {}: {:.1f} us, limited by {}: {:.0f} tiles, {} CTAs on an SM{}\n",
+                       str(r.values), microseconds(r.cycles, gpu_), limit_of(w, gpu_), w.tiles,
+                       w.ctas_per_sm, dots);
+  }
+
+  const dsl::KernelInstance& kernel_;
+  std::span<const dsl::HostArg> args_;
+  std::vector<dsl::HostArg> run_time_;
+  const DeviceProfile& gpu_;
+  ir::Target target_;
+  TraceCache::OfSignature& traces_;
+  std::vector<Ranked> ranking_;
+  std::size_t compared_ = 0;
+};
+
+/// Returns true if all passes accept the kernel with these values.
+bool is_accepted(const dsl::KernelInstance& kernel, const Tuning& values,
+                 std::span<const dsl::HostArg> args, Device device) {
+  try {
+    const auto tuned = kernel.with(values);
+    tuned->launcher.try_passes(*tuned, device, args);
+    return true;
+  } catch (const CompileError&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+std::optional<dsl::TunedChoice> choose_untuned(dsl::KernelInstance& kernel,
+                                               std::span<const dsl::HostArg> args, Device device) {
+  const std::lock_guard lock(kernel.tuned.choosing);
+  if (!kernel.tuned.chooser_state) kernel.tuned.chooser_state = std::make_shared<TraceCache>();
+  auto& signatures = static_cast<TraceCache*>(kernel.tuned.chooser_state.get())->signatures;
+  const std::string signature = kernel.signature(args).text();
+  if (!signatures.contains(signature) && signatures.size() >= TraceCache::kMostSignatures)
+    signatures.clear();
+  Comparison comparison(kernel, args, profile_of(device), signatures[signature]);
+  comparison.run();
+  for (const Ranked& r : comparison.ranking())
+    if (is_accepted(kernel, r.values, args, device))
+      return dsl::TunedChoice{r.values, comparison.text(r)};
+  return std::nullopt;
+}
+
+}  // namespace tegula::autotune

@@ -1,0 +1,19 @@
+#pragma once
+// Values of tune() for calls that nobody has tuned (docs/untuned.md).
+#include <optional>
+#include <span>
+
+#include "dsl/instance.h"
+
+namespace tegula::autotune {
+
+/// Maximum number of combinations of values that a choice compares.
+inline constexpr std::size_t kMaxCompared = 128;
+
+/// Returns the values with the shortest estimated time for a call of these shapes, and the ranking.
+/// Values that the kernel's author or `with` gave are kept. Returns nothing if no combination
+/// compiles. The choice depends only on the kernel, the shapes and the GPU's model.
+std::optional<dsl::TunedChoice> choose_untuned(dsl::KernelInstance& kernel,
+                                               std::span<const dsl::HostArg> args, Device device);
+
+}  // namespace tegula::autotune
