@@ -42,15 +42,19 @@ struct Trip {
         threads(w.thread_ops / r.thread_ops),
         issue((w.engine == MmaEngine::none ? 0 : barrier_cycles(w, r)) +
               w.single_elements * r.single_element + w.exchanges * r.exchange),
-        latency(w.l2_lines > 0 ? r.latency / w.slots : 0),
-        turn_loss_(w.engine == MmaEngine::none ? 0 : r.turn_loss) {}
+        latency(w.engine != MmaEngine::none ? r.latency / w.slots
+                : w.l2_lines > 0            ? r.thread_latency
+                                            : 0),
+        turn_loss_(r.turn_loss) {}
 
   /// Returns the cycles of a trip if `sharing` CTAs take turns on the tensor cores of an SM.
   double cycles(double sharing) const {
     const double turns = sharing > 1 ? 1 + turn_loss_ : 1;
-    const double together =
-        root_4th(to_4th(tensor * turns) + to_4th(smem) + to_4th(l2) + to_4th(threads));
-    return overlapped(together * sharing + issue, latency);
+    return overlapped(cycles_of_units(turns) * sharing + issue, latency);
+  }
+  /// Returns the cycles in which the units of an SM do the work of one CTA.
+  double cycles_of_units(double turns = 1) const {
+    return root_4th(to_4th(tensor * turns) + to_4th(smem) + to_4th(l2) + to_4th(threads));
   }
 
  private:
@@ -65,15 +69,26 @@ double cluster_sum_cycles(const Work& w, const CostRates& r) {
 
 /// Returns the cycles of a tile outside of its mainloop.
 double tile_cycles(const Work& w, const CostRates& r) {
-  if (w.engine == MmaEngine::none) return r.thread_tile;
   const double start = w.engine == MmaEngine::wgmma ? r.tile : r.mma_sync_tile;
   return start +
          w.epilogue_bytes / w.epilogue_rows / (w.transposes ? r.transposed_bytes : r.epilogue_bytes);
 }
 
+/// Returns the same of a kernel without dots. CTAs of an SM are replaced one by one: each computes
+/// while others wait.
+double thread_cycles(const Work& w, const Trip& trip, const CostRates& r, int num_sms) {
+  const double of_sm = w.tiles / num_sms, resident = w.ctas_per_sm;
+  const double tiles = of_sm <= resident ? std::ceil(of_sm) : of_sm + 0.5;
+  const double busy = tiles * (r.cta + w.trips * trip.cycles_of_units()),
+               waiting = std::max(tiles / resident, 1.0) *
+                         (r.thread_tile + w.trips * (trip.issue + trip.latency));
+  return overlapped(busy, waiting) + std::min(busy, waiting) / (2 * std::min(tiles, resident));
+}
+
 /// Returns the cycles of an SM until its last tile is done.
 double sm_cycles(const Work& w, const CostRates& r, int num_sms) {
   const Trip trip(w, r);
+  if (w.engine == MmaEngine::none) return thread_cycles(w, trip, r, num_sms);
   const double tile = tile_cycles(w, r);
   if (w.is_streamed) {
     // A CTA begins and ends within a tile: it writes one partial accumulator and reads another.
@@ -90,12 +105,9 @@ double sm_cycles(const Work& w, const CostRates& r, int num_sms) {
   const double wave = sms * w.ctas_per_sm, full = std::floor(w.tiles / wave),
                rest = w.tiles - full * wave;
   const double sum = w.sum == PartsSum::in_cluster ? cluster_sum_cycles(w, r) : 0;
-  const auto wave_cycles = [&](double ctas) {
-    const double launches = w.engine == MmaEngine::none ? ctas * r.cta : 0;
-    return tile + launches + sum + w.trips * trip.cycles(ctas);
-  };
-  return full * wave_cycles(w.ctas_per_sm) +
-         (rest > 0.5 ? wave_cycles(std::ceil(rest / sms)) : 0);
+  double cycles = full * (tile + sum + w.trips * trip.cycles(w.ctas_per_sm));
+  if (rest > 0.5) cycles += tile + sum + w.trips * trip.cycles(std::ceil(rest / sms));
+  return cycles;
 }
 
 /// Returns the cycles until all bytes have arrived from memory. Too many scattered requests in
@@ -128,6 +140,14 @@ double power_cycles(const Work& w, const CostRates& r, double memory_bytes) {
          memory_bytes * r.hbm_power;
 }
 
+/// Returns the cycles in which the memory waits for CTAs that compute between their loads and their
+/// stores, all threads at once. CTAs that share an SM fill the gaps of each other.
+double gap_cycles(const Work& w, double busy, double memory, int num_sms) {
+  if (w.engine != MmaEngine::none || w.exchanges < 1) return 0;
+  const double resident = std::clamp(w.tiles / num_sms, 1.0, static_cast<double>(w.ctas_per_sm));
+  return std::min(busy, memory) / (2 * resident);
+}
+
 double reduce_cycles(const Work& w, const CostRates& r) {
   if (w.sum != PartsSum::by_kernel) return 0;
   return r.reduce + w.parts * (r.reduce_part + w.part_bytes / r.reduce_bytes);
@@ -139,8 +159,9 @@ std::string_view limit_of(const Work& w, const DeviceProfile& gpu) {
   const CostRates& r = gpu.cost;
   const Trip trip(w, r);
   const double busy = sm_cycles(w, r, gpu.num_sms), bytes = memory_bytes(w, gpu, busy);
-  const double ctas = std::clamp(std::ceil(w.tiles / gpu.num_sms), 1.0, double(w.ctas_per_sm)),
-               tiles = std::ceil(w.tiles / gpu.num_sms), trips = tiles * w.trips;
+  const double tiles = std::ceil(w.tiles / gpu.num_sms), trips = tiles * w.trips,
+               ctas = std::min<double>(tiles, w.ctas_per_sm),
+               tile = w.engine == MmaEngine::none ? r.thread_tile : tile_cycles(w, r);
   const std::pair<double, std::string_view> parts[] = {
       {memory_cycles(w, r, gpu.num_sms, bytes), "memory"},
       {power_cycles(w, r, bytes), "power"},
@@ -150,7 +171,7 @@ std::string_view limit_of(const Work& w, const DeviceProfile& gpu) {
       {trips * trip.threads, "threads"},
       {trips / ctas * trip.latency, "latency"},
       {trips / ctas * trip.issue, "exchanges and barriers"},
-      {tiles / ctas * tile_cycles(w, r), "starts and ends of tiles"},
+      {tiles / ctas * tile, "starts and ends of tiles"},
       {r.launch, "launch"},
   };
   return std::ranges::max_element(parts)->second;
@@ -162,7 +183,8 @@ double cycles_of(const Work& w, const DeviceProfile& gpu) {
   const double bytes = memory_bytes(w, gpu, busy_of_sms);
   const double busy = overlapped(busy_of_sms, power_cycles(w, r, bytes));
   const double repack = w.repack_bytes > 0 ? r.dependent_launch + w.repack_bytes / r.hbm_bytes : 0;
-  return r.launch + overlapped(busy, memory_cycles(w, r, gpu.num_sms, bytes)) +
+  const double memory = memory_cycles(w, r, gpu.num_sms, bytes);
+  return r.launch + overlapped(busy, memory) + gap_cycles(w, busy, memory, gpu.num_sms) +
          (w.is_multicast ? r.multicast : 0) + reduce_cycles(w, r) + repack;
 }
 

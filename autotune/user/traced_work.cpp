@@ -10,6 +10,7 @@
 #include "ir/loop.h"
 #include "ir/matrix_type.h"
 #include "ir/passes/schedule/live_tiles.h"
+#include "ir/pipeline.h"
 #include "ir/uses.h"
 #include "tegula/int_math.h"
 
@@ -236,6 +237,8 @@ class Counting {
     const double k_bytes = depth * type->bits / 8;
     w_.mma_bytes += share(times) * 2 * m * n * k_bytes;
     const double warpgroups = std::max(m / ir::kWgmmaRows, 1.0);
+    // Each warpgroup beyond two delays the release of a slot.
+    w_.exchanges += share(times) * 0.05 * std::max(warpgroups - 2, 0.0);
     // Four warpgroups of 128 columns were as fast as two of 256, not faster
     // (docs/experiments/2026-11-27-grouped-gemm.md).
     const double columns = std::min(n * std::max(warpgroups / 2, 1.0), double{ir::kMaxWgmmaColumns});
@@ -283,8 +286,9 @@ class Counting {
       if (k_.type(d.operands[i]).is_scalar()) a.depends |= grid_.of(d.operands[i]);
     for (std::size_t i = first_offset; i < d.operands.size(); ++i)
       if (k_.type(d.operands[i]).is_tile()) a.depends |= grid_.of(d.operands[i]);
-    a.bytes = run * runs * size;
-    a.lines = runs * phase * lines_of_run(run * size);
+    const double lines = runs * lines_of_run(run * size);
+    a.bytes = run * size < kLine ? lines * kLine : run * runs * size;
+    a.lines = lines * phase;
     a.elements_at_once = tile.is_tile() && along >= 0 ? std::max(1, ir::access_elements(k_, d)) : 1;
     return a;
   }
@@ -329,8 +333,8 @@ class Counting {
       (times >= trips_ ? stage_bytes_ : once_bytes_) += elements * size_bytes(tile.dtype());
   }
 
-  /// Elementwise ops count by the instructions that a warp issues; functions run at an eighth of
-  /// the rate.
+  /// Elementwise ops count by the instructions that a warp issues. Functions have an eighth of the
+  /// rate, in units of their own.
   void computed(const OpData& d, double times) {
     using enum Opcode;
     if (d.is(Const, Arange, Splat, Broadcast, ExpandDims, Reshape, Permute, For, While, If)) return;
@@ -339,7 +343,7 @@ class Counting {
         std::max(type.is_tile() ? type.count() : 1, k_.type(d.results[0]).count()));
     const bool is_function = d.is(Exp2, Log2, Sqrt, Rsqrt, Rcp, Div, TanhApprox, SinApprox,
                                   CosApprox);
-    w_.thread_ops += share(times) * elements * (is_function ? 8 : 1);
+    w_.thread_ops += share(times) * elements * (is_function ? 4 : 1);
     const bool folds = d.is(Reduce, ArgReduce, ReduceWith, Scan, ScanWith, Sort, KeyRanks);
     if (!folds) return;
     const bool is_once = times > 1 && d.opcode == Reduce && is_deferred(d.results[0]);
@@ -358,7 +362,7 @@ class Counting {
 
   /// Counts the CTAs of an SM.
   void occupy() {
-    constexpr std::int64_t kOthersOfDots = 56, kOthers = 40;
+    constexpr std::int64_t kOthersOfDots = 56, kOthers = 16;
     const ir::TargetRow& target = *k_.info.target;
     const int threads = 32 * plan_.num_warps;
     const std::int64_t live = ir::live_tiles(k_, threads).registers;
@@ -374,9 +378,11 @@ class Counting {
                                   static_cast<double>(threads * (live + kOthersOfDots));
       w_.ctas_per_sm = static_cast<int>(std::clamp(std::min(by_shared, by_registers), 1.0, most));
     }
-    // Registers that do not fit are written to memory and read again.
-    const std::int64_t spilled = plan_.wgmma ? 0 : live + kOthers - cap;
-    if (spilled > 0) w_.l2_lines += static_cast<double>(2 * 4 * spilled * threads) / kLine;
+    // Registers that do not fit are written to memory once and read several times.
+    constexpr std::int64_t kMoves = 8;
+    const std::int64_t spilled =
+        plan_.wgmma ? 0 : live + (has_dots_ ? kOthersOfDots : kOthers) - cap;
+    if (spilled > 0) w_.l2_lines += static_cast<double>(kMoves * 4 * spilled * threads) / kLine;
     w_.epilogue_rows = std::max<double>(static_cast<double>(rows_) / ir::kWgmmaRows, 1);
   }
 
@@ -446,6 +452,16 @@ class Counting {
 };
 
 }  // namespace
+
+ir::Plan plan_of(ir::Kernel& kernel, const ir::PlanRequest& planned) {
+  const auto all = ir::ir_passes();
+  const auto last = std::ranges::find(all, "plan", &ir::Pass::name);
+  ir::PassContext context;
+  context.planned = planned;
+  ir::run_pipeline(kernel, all.first(static_cast<std::size_t>(last - all.begin()) + 1), context,
+                   {.verify = false, .after_pass = {}});
+  return *context.plan;
+}
 
 Work work_of(const ir::Kernel& kernel, const ir::Plan& plan, std::span<const dsl::HostArg> args) {
   return Counting(kernel, plan, args).run();

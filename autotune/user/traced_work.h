@@ -6,11 +6,16 @@
 #include "dsl/signature.h"
 #include "ir/kernel.h"
 #include "ir/plan.h"
+#include "ir/plan_request.h"
 
 namespace tegula::autotune {
 
-/// Returns the work of a call with these run-time arguments. `kernel` is in tile form, after the
-/// pass `plan` has chosen `plan`. Trip counts that depend on a program's number are those of the
+/// Runs the passes on a traced kernel up to the choice of a plan, which it returns. Throws
+/// CompileError if a pass rejects the kernel.
+ir::Plan plan_of(ir::Kernel& kernel, const ir::PlanRequest& planned = {});
+
+/// Returns the work of a call with these run-time arguments. `plan` is plan_of(kernel), which
+/// has changed the kernel. Trip counts that depend on a program's number are those of the
 /// middle program; trip counts that depend on memory are estimated.
 Work work_of(const ir::Kernel& kernel, const ir::Plan& plan, std::span<const dsl::HostArg> args);
 

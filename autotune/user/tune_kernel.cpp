@@ -101,8 +101,8 @@ class UserTuning {
   }
 
   StoredRace race_over(const std::optional<Winner>& known) const {
-    say(fmt::format("{} settings, {} of them cannot be traced", space_.settings.size(),
-                    space_.refused.size()));
+    say(fmt::format("{} settings, {} of them cannot be traced; the reference is {}",
+                    space_.settings.size(), space_.refused.size(), str(space_.settings.front())));
     StoredRace race{key_, limits_of(options_.budget), {}};
     for (const Tuning& s : space_.settings) race.texts.push_back(str(s));
     race.seeds = std::min<int>(static_cast<int>(space_.settings.size()), race.limits.candidates);

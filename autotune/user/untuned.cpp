@@ -8,7 +8,6 @@
 #include "autotune/cost/time_of.h"
 #include "autotune/user/traced_work.h"
 #include "autotune/user/user_space.h"
-#include "ir/pipeline.h"
 
 namespace tegula::autotune {
 namespace {
@@ -18,14 +17,8 @@ struct Traced {
   std::vector<dsl::Tunable> tunables;
   ir::Kernel kernel;
   ir::Plan plan;
+  std::optional<bool> is_accepted = {};  ///< by all passes; nothing: not tried
 };
-
-/// Returns the passes up to the one that chooses the plan.
-std::span<const ir::Pass> passes_to_plan() {
-  const auto all = ir::ir_passes();
-  const auto plan = std::ranges::find(all, "plan", &ir::Pass::name);
-  return all.first(static_cast<std::size_t>(plan - all.begin()) + 1);
-}
 
 /// Returns nothing for values that the kernel or a pass rejects.
 std::optional<Traced> traced_with(const dsl::KernelInstance& kernel, const Tuning& values,
@@ -34,10 +27,8 @@ std::optional<Traced> traced_with(const dsl::KernelInstance& kernel, const Tunin
     const auto tuned = kernel.with(values);
     dsl::TraceResult trace = tuned->trace(tuned->signature(args));
     trace.kernel.info.target = target;
-    ir::PassContext context;
-    context.planned = tuned->options().planned;
-    ir::run_pipeline(trace.kernel, passes_to_plan(), context, {.verify = false, .after_pass = {}});
-    return Traced{std::move(trace.tunables), std::move(trace.kernel), *context.plan};
+    const ir::Plan plan = plan_of(trace.kernel, tuned->options().planned);
+    return Traced{std::move(trace.tunables), std::move(trace.kernel), plan};
   } catch (const CompileError&) {
     return std::nullopt;
   }
@@ -60,7 +51,7 @@ struct Ranked {
   Tuning values;
   double cycles;
   Work work;
-  const Traced* traced;
+  Traced* traced;
 };
 
 class Comparison {
@@ -106,7 +97,7 @@ class Comparison {
     if (is_new) at->second = traced_with(kernel_, values, args_, target_);
     ++compared_;
     if (!at->second) return nullptr;
-    const Traced& traced = *at->second;
+    Traced& traced = *at->second;
     Ranked ranked{kernel_.tuning(), 0, work_of(traced.kernel, traced.plan, run_time_), &traced};
     for (const dsl::Tunable& t : traced.tunables) ranked.values[t.name] = t.value;
     ranked.cycles = cycles_of(ranked.work, gpu_);
@@ -157,16 +148,19 @@ class Comparison {
   std::size_t compared_ = 0;
 };
 
-/// Returns true if all passes accept the kernel with these values.
-bool is_accepted(const dsl::KernelInstance& kernel, const Tuning& values,
+/// Returns true if all passes accept the kernel with the values of a trace.
+bool is_accepted(const dsl::KernelInstance& kernel, const Ranked& ranked,
                  std::span<const dsl::HostArg> args, Device device) {
+  std::optional<bool>& known = ranked.traced->is_accepted;
+  if (known) return *known;
   try {
-    const auto tuned = kernel.with(values);
+    const auto tuned = kernel.with(ranked.values);
     tuned->launcher.try_passes(*tuned, device, args);
-    return true;
+    known = true;
   } catch (const CompileError&) {
-    return false;
+    known = false;
   }
+  return *known;
 }
 
 }  // namespace
@@ -182,7 +176,7 @@ std::optional<dsl::TunedChoice> choose_untuned(dsl::KernelInstance& kernel,
   Comparison comparison(kernel, args, profile_of(device), signatures[signature]);
   comparison.run();
   for (const Ranked& r : comparison.ranking())
-    if (is_accepted(kernel, r.values, args, device))
+    if (is_accepted(kernel, r, args, device))
       return dsl::TunedChoice{r.values, comparison.text(r)};
   return std::nullopt;
 }

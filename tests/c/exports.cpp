@@ -61,7 +61,7 @@ const auto columns_kernel = kernel("columns", [](In<f32, 1> x, Out<f32, 2> y) {
 /// Settings that differ in their speed alone.
 const auto doubled_kernel = kernel("doubled", [](In<f32, 2> x, Scalar<i32> offset, Out<f32, 2> y) {
                               const int rows = tune("ROWS", {1, 8});
-                              const int turns = tune("TURNS", {200, 1});
+                              const int turns = tune("TURNS", {200, 1}, 200);
                               for (auto [r, c] : grid(y, rows, 64)) {
                                 Tile v = x(r, c) * 2.0f;
                                 for (int i = 0; i < turns; ++i) v = (v + 1.0f) - 1.0f;

@@ -302,7 +302,7 @@ TEST_F(AheadLibrary, ExtentsOfAnAddressArePartOfWhatWasPrepared) {
 /// Rows of which the kernel takes 8 at a time, or 16.
 auto tuned_kernel() {
   return kernel("tuned", [](In<bf16, 2> x, Out<bf16, 2> y) {
-    for (auto [r, c] : grid(y, tune("ROWS", {8, 16}), 64)) y(r, c) = x(r, c);
+    for (auto [r, c] : grid(y, tune("ROWS", {8, 16}, 8), 64)) y(r, c) = x(r, c);
   });
 }
 

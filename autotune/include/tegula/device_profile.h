@@ -31,9 +31,9 @@ struct CostRates {
   double barrier = 0, pingpong_barrier = 0, multicast_barrier = 0, pingpong_multicast_barrier = 0;
   /// Cycles of a single-element load by a thread.
   double single_element = 0;
-  /// Kernels' threads: elements computed per cycle, cycles of a fold between threads, of a tile of
-  /// a kernel without dots, and of starting one of several CTAs on an SM.
-  double thread_ops = 0, exchange = 0, thread_tile = 0, cta = 0;
+  /// Elements that threads compute per cycle, and cycles of a fold between threads. Kernels without
+  /// dots: cycles until a load arrives, of a tile's start and end, and of launching one more CTA.
+  double thread_ops = 0, exchange = 0, thread_latency = 0, thread_tile = 0, cta = 0;
   /// Cycles of a tile's prologue and epilogue with TMA and wgmma, and with mma.sync; bytes per
   /// cycle of a warpgroup's epilogue, not transposed and transposed.
   double tile = 0, mma_sync_tile = 0, epilogue_bytes = 0, transposed_bytes = 0;
@@ -78,6 +78,7 @@ struct CostRates {
     visit("single_element", r.single_element);
     visit("thread_ops", r.thread_ops);
     visit("exchange", r.exchange);
+    visit("thread_latency", r.thread_latency);
     visit("thread_tile", r.thread_tile);
     visit("cta", r.cta);
     visit("tile", r.tile);

@@ -191,6 +191,10 @@ TEST(CostModel, EveryRateCounts) {
        {.bm = 128, .bn = 64, .split = SplitK::partials, .parts = 4, .stages = 8}},
       {packed(512, 512, 8192),
        {.bm = 128, .bn = 128, .split = SplitK::stream, .parts = 132, .stages = 7}}};
+  Work threads;
+  threads.engine = MmaEngine::none;
+  threads.trips = 4, threads.tiles = 5000, threads.ctas_per_sm = 4;
+  threads.l2_lines = 64, threads.thread_ops = 50000, threads.exchanges = 2;
   int rates = 0;
   CostRates::each_field(host_profile().cost, [&](const char*, const double&) { ++rates; });
   for (int i = 0; i < rates; ++i) {
@@ -204,6 +208,7 @@ TEST(CostModel, EveryRateCounts) {
       });
       for (const auto& [p, c] : kernels)
         counts |= std::abs(cycles(p, c, other) / cycles(p, c, host_profile()) - 1) > 1e-4;
+      counts |= std::abs(cycles_of(threads, other) / cycles_of(threads, host_profile()) - 1) > 1e-4;
     }
     EXPECT_TRUE(counts) << name;
   }

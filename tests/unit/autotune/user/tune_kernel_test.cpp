@@ -21,7 +21,7 @@ using ::testing::Not;
 auto adding() {
   return kernel("adding", [](In<f32, 1> x, Out<f32, 1> y) {
     const int block = tune("BLOCK", {32, 64});
-    const int turns = tune("TURNS", {test::kManyTurns, 2});
+    const int turns = tune("TURNS", {test::kManyTurns, 2}, test::kManyTurns);
     const int mode = tune("MODE", {0, 1, 2});
     for (auto i : grid(y, block)) {
       Tile v = x(i);
@@ -143,7 +143,7 @@ TEST_F(TuneKernel, AnotherProcessMeasures) {
         const Tensor offset = Tensor::full({4096}, 4, DType::f32, Device::sim());
         const auto k =
             kernel("adding_more", [&offset](In<f32, 1> x, Scalar<i32> twice, Out<f32, 1> y) {
-              const int turns = tune("TURNS", {test::kManyTurns, 2});
+              const int turns = tune("TURNS", {test::kManyTurns, 2}, test::kManyTurns);
               const int mode = tune("MODE", {0, 1});
               const auto captured = view<f32, 1>(offset);
               for (auto i : grid(y, 64)) {

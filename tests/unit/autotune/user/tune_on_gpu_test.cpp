@@ -86,7 +86,7 @@ class TuneOnGpu : public ::testing::Test {
 
 auto adding() {
   return kernel("adding", [](In<f32, 1> x, Out<f32, 1> y) {
-    const int block = tune("BLOCK", {32, 256});
+    const int block = tune("BLOCK", {32, 256}, 32);
     for (auto i : grid(y, block)) y(i) = x(i) + 1.0f;
   });
 }
