@@ -31,6 +31,7 @@ import matmul_suites
 import moe_suites
 import row_suites
 import triton_suites
+import untuned_suites
 
 DEVICE = torch.device("cuda:0")
 ENDS = [0, -1]
@@ -240,7 +241,7 @@ def attention_shapes(t):
         yield "attention_shapes", what, functools.partial(attention, t, "attention_causal" if causal else "attention_full", causal, 4, h, 4096, d, kv_heads, dtype)
 
 
-SUITES = [vector_add, *row_suites.SUITES, *device_suites.SUITES, attentions, attention_shapes, *attention_suites.SUITES, *matmul_suites.SUITES, *moe_suites.SUITES, *grouped_suites.SUITES, *triton_suites.SUITES]
+SUITES = [vector_add, *row_suites.SUITES, *device_suites.SUITES, attentions, attention_shapes, *attention_suites.SUITES, *matmul_suites.SUITES, *moe_suites.SUITES, *grouped_suites.SUITES, *triton_suites.SUITES, *untuned_suites.SUITES]
 
 
 def that_work(peers):

@@ -49,10 +49,9 @@ CallKey shapes_key(const KernelInstance& kernel, std::span<const HostArg> args, 
 
 bool TunedCalls::note(const TraceResult& traced, const Tuning& given) {
   if (state_ != State::unknown) return false;
-  // If the caller gave a value, as the library does, it has made the choice.
-  const bool is_open = given.empty() && std::ranges::any_of(traced.tunables, [](const Tunable& t) {
-                         return t.set.size() > 1;
-                       });
+  const bool is_open = std::ranges::any_of(traced.tunables, [&](const Tunable& t) {
+    return t.set.size() > 1 && !given.contains(t.name);
+  });
   state_ = is_open && tuning_chooser != nullptr ? State::chooses : State::nothing;
   return state_ == State::chooses;
 }

@@ -22,7 +22,7 @@ struct TunedChoice {
   Tuning values;
   std::string why;  ///< lines of explain()
 };
-/// Chooses the tune() values for a call of a kernel without given values. Returns nothing if the
+/// Chooses the tune() values for a call of a kernel that are not given. Returns nothing if the
 /// defaults must be used.
 using TuningChooser = std::optional<TunedChoice> (*)(KernelInstance& kernel, const Stream* stream,
                                                      std::span<const HostArg> args, Device device);

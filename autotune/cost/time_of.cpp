@@ -70,8 +70,8 @@ double cluster_sum_cycles(const Work& w, const CostRates& r) {
 /// Returns the cycles of a tile outside of its mainloop.
 double tile_cycles(const Work& w, const CostRates& r) {
   const double start = w.engine == MmaEngine::wgmma ? r.tile : r.mma_sync_tile;
-  return start +
-         w.epilogue_bytes / w.epilogue_rows / (w.transposes ? r.transposed_bytes : r.epilogue_bytes);
+  const double rate = w.transposes ? r.transposed_bytes : r.epilogue_bytes;
+  return start + w.epilogue_bytes / w.epilogue_rows / rate;
 }
 
 /// Returns the same of a kernel without dots. CTAs of an SM are replaced one by one: each computes

@@ -241,7 +241,8 @@ class Counting {
     w_.exchanges += share(times) * 0.05 * std::max(warpgroups - 2, 0.0);
     // Four warpgroups of 128 columns were as fast as two of 256, not faster
     // (docs/experiments/2026-11-27-grouped-gemm.md).
-    const double columns = std::min(n * std::max(warpgroups / 2, 1.0), double{ir::kMaxWgmmaColumns});
+    const double most = ir::kMaxWgmmaColumns,
+                 columns = std::min(n * std::max(warpgroups / 2, 1.0), most);
     w_.mma_columns = std::max(w_.mma_columns, static_cast<int>(columns));
     w_.smem_bytes += share(times) * k_bytes * (m + warpgroups * n);
   }

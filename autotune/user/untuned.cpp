@@ -66,8 +66,11 @@ class Comparison {
     std::size_t combinations = 1;
     if (first)
       for (const dsl::Tunable& t : *first)
-        combinations *= varies(t) ? std::min(t.set.size(), 2 * kMaxCompared) : 1;
-    if (combinations > kMaxCompared && first)
+        if (varies(t) && !kernel_.tuning().contains(t.name))
+          combinations *= std::min(t.set.size(), 2 * kMaxCompared);
+    if (first && combinations == 1)
+      ranking_.clear();  // nothing to choose
+    else if (first && combinations > kMaxCompared)
       descend();
     else
       walk_settings(kernel_.tuning(), [&](const Tuning& v) { return compare(v); }, varies,
