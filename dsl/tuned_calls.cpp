@@ -49,8 +49,9 @@ CallKey shapes_key(const KernelInstance& kernel, std::span<const HostArg> args, 
 
 bool TunedCalls::note(const TraceResult& traced, const Tuning& given) {
   if (state_ != State::unknown) return false;
+  // If the caller gave a value, as the library does, defaults of other names stay.
   const bool is_open = std::ranges::any_of(traced.tunables, [&](const Tunable& t) {
-    return t.set.size() > 1 && !given.contains(t.name);
+    return t.set.size() > 1 && !given.contains(t.name) && (given.empty() || !t.has_default);
   });
   state_ = is_open && tuning_chooser != nullptr ? State::chooses : State::nothing;
   return state_ == State::chooses;

@@ -14,21 +14,24 @@ namespace {
 
 /// A combination of values: what its trace calls, and the kernel with its plan.
 struct Traced {
+  std::shared_ptr<dsl::KernelInstance> instance;
+  std::string signature;
   std::vector<dsl::Tunable> tunables;
   ir::Kernel kernel;
   ir::Plan plan;
-  std::optional<bool> is_accepted = {};  ///< by all passes; nothing: not tried
+  std::optional<std::string> rejection = {};  ///< by a later pass; empty: none, nothing: not tried
 };
 
 /// Returns nothing for values that the kernel or a pass rejects.
 std::optional<Traced> traced_with(const dsl::KernelInstance& kernel, const Tuning& values,
                                   std::span<const dsl::HostArg> args, ir::Target target) {
   try {
-    const auto tuned = kernel.with(values);
+    auto tuned = kernel.with(values);
     dsl::TraceResult trace = tuned->trace(tuned->signature(args));
     trace.kernel.info.target = target;
     const ir::Plan plan = plan_of(trace.kernel, tuned->options().planned);
-    return Traced{std::move(trace.tunables), std::move(trace.kernel), plan};
+    return Traced{std::move(tuned), trace.signature.text(), std::move(trace.tunables),
+                  std::move(trace.kernel), plan};
   } catch (const CompileError&) {
     return std::nullopt;
   }
@@ -58,8 +61,7 @@ class Comparison {
  public:
   Comparison(const dsl::KernelInstance& kernel, std::span<const dsl::HostArg> args,
              const DeviceProfile& gpu, TraceCache::OfSignature& traces)
-      : kernel_(kernel), args_(args), run_time_(kernel.run_time_args(args)), gpu_(gpu),
-        target_(ir::Target::of_capability(gpu.capability)), traces_(traces) {}
+      : kernel_(kernel), args_(args), gpu_(gpu), target_(ir::Target::of_capability(gpu.capability)), traces_(traces) {}
 
   void run() {
     const auto first = compare(kernel_.tuning());
@@ -70,11 +72,10 @@ class Comparison {
           combinations *= std::min(t.set.size(), 2 * kMaxCompared);
     if (first && combinations == 1)
       ranking_.clear();  // nothing to choose
-    else if (first && combinations > kMaxCompared)
+    else if (first && combinations > (most_ = most_of(*ranking_.front().traced)))
       descend();
     else
-      walk_settings(kernel_.tuning(), [&](const Tuning& v) { return compare(v); }, varies,
-                    kMaxCompared);
+      walk_settings(kernel_.tuning(), [&](const Tuning& v) { return compare(v); }, varies, most_);
     std::ranges::stable_sort(ranking_, {}, &Ranked::cycles);
   }
   const std::vector<Ranked>& ranking() const { return ranking_; }
@@ -93,15 +94,26 @@ class Comparison {
  private:
   static bool varies(const dsl::Tunable& t) { return !t.has_default; }
 
+  /// Returns how many combinations of such a kernel a first call has time for.
+  static std::size_t most_of(const Traced& traced) {
+    constexpr std::size_t kOps = 12000, kLeast = 24;
+    return std::clamp(kOps / std::max<std::size_t>(traced.kernel.op_count(), 1), kLeast,
+                      kMaxCompared);
+  }
+
   /// Estimates the time with these values; returns the kernel's tune() calls, or null if it rejects
   /// them.
   const std::vector<dsl::Tunable>* compare(const Tuning& values) {
     auto [at, is_new] = traces_.try_emplace(values, std::nullopt);
-    if (is_new) at->second = traced_with(kernel_, values, args_, target_);
+    // A trace may have requested extents of which the kernel with the defaults knows nothing.
+    if (is_new || (at->second && at->second->instance->signature(args_).text() !=
+                                     at->second->signature))
+      at->second = traced_with(kernel_, values, args_, target_);
     ++compared_;
     if (!at->second) return nullptr;
     Traced& traced = *at->second;
-    Ranked ranked{kernel_.tuning(), 0, work_of(traced.kernel, traced.plan, run_time_), &traced};
+    const std::vector<dsl::HostArg> run_time = traced.instance->run_time_args(args_);
+    Ranked ranked{kernel_.tuning(), 0, work_of(traced.kernel, traced.plan, run_time), &traced};
     for (const dsl::Tunable& t : traced.tunables) ranked.values[t.name] = t.value;
     ranked.cycles = cycles_of(ranked.work, gpu_);
     if (std::ranges::find(ranking_, ranked.values, &Ranked::values) == ranking_.end())
@@ -119,7 +131,7 @@ class Comparison {
           Tuning values = best().values;
           const double before = best().cycles;
           if (!varies(t) || kernel_.tuning().contains(t.name) || values[t.name] == v) continue;
-          if (compared_ >= kMaxCompared) return;
+          if (compared_ >= most_) return;
           values[t.name] = v;
           compare(values);
           is_better |= best().cycles < before;
@@ -143,25 +155,27 @@ class Comparison {
 
   const dsl::KernelInstance& kernel_;
   std::span<const dsl::HostArg> args_;
-  std::vector<dsl::HostArg> run_time_;
   const DeviceProfile& gpu_;
   ir::Target target_;
   TraceCache::OfSignature& traces_;
   std::vector<Ranked> ranking_;
-  std::size_t compared_ = 0;
+  std::size_t compared_ = 0, most_ = kMaxCompared;
 };
 
-/// Returns true if all passes accept the kernel with the values of a trace.
-bool is_accepted(const dsl::KernelInstance& kernel, const Ranked& ranked,
-                 std::span<const dsl::HostArg> args, Device device) {
-  std::optional<bool>& known = ranked.traced->is_accepted;
+/// Returns why a pass rejects the kernel with the values of a trace, or an empty text. Other values
+/// may avoid a fault of the compiler, too.
+const std::string& rejection_of(const Ranked& ranked, std::span<const dsl::HostArg> args,
+                                Device device) {
+  std::optional<std::string>& known = ranked.traced->rejection;
   if (known) return *known;
+  known = "";
   try {
-    const auto tuned = kernel.with(ranked.values);
-    tuned->launcher.try_passes(*tuned, device, args);
-    known = true;
-  } catch (const CompileError&) {
-    known = false;
+    dsl::KernelInstance& tuned = *ranked.traced->instance;
+    tuned.launcher.try_passes(tuned, device, args);
+  } catch (const CompileError& e) {
+    known = e.diagnostic().message;
+  } catch (const InternalError& e) {
+    known = e.message();
   }
   return *known;
 }
@@ -178,9 +192,12 @@ std::optional<dsl::TunedChoice> choose_untuned(dsl::KernelInstance& kernel,
     signatures.clear();
   Comparison comparison(kernel, args, profile_of(device), signatures[signature]);
   comparison.run();
-  for (const Ranked& r : comparison.ranking())
-    if (is_accepted(kernel, r, args, device))
-      return dsl::TunedChoice{r.values, comparison.text(r)};
+  std::string rejected;
+  for (const Ranked& r : comparison.ranking()) {
+    const std::string& why = rejection_of(r, args, device);
+    if (why.empty()) return dsl::TunedChoice{r.values, comparison.text(r) + rejected};
+    rejected += fmt::format("  {} is rejected: {}\n", str(r.values), why);
+  }
   return std::nullopt;
 }
 
