@@ -317,8 +317,8 @@ void while_(Condition&& condition, Body&& body,
   detail::record_while([&] { return Tile(condition()); }, [&] { body(); }, at);
 }
 
-/// Returns a number of `set`: the value given to Kernel::with, else `otherwise`, which defaults to
-/// the first of the set. Equal names give equal numbers. Kernel::tune() chooses them by measuring.
+/// Returns a number of `set`: given to Kernel::with, else measured by Kernel::tune(), else
+/// `otherwise`, else chosen by a cost model for the call. Equal names give equal numbers.
 int tune(const char* name, std::initializer_list<int> set, std::optional<int> otherwise = {},
          std::source_location at = std::source_location::current());
 

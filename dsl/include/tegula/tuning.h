@@ -20,7 +20,7 @@ enum class TuneBudget : std::uint8_t {
 /// Options of Kernel::tune().
 struct TuneOptions {
   TuneBudget budget = TuneBudget::quick;  ///< how much is measured
-  /// Accepts values whose results differ from those of the defaults in the last bits, for example
+  /// Accepts values whose results differ from an untuned call's in the last bits, for example
   /// by a different summation order. Otherwise all outputs must be the same, bit for bit.
   bool may_change_bits = false;
   /// Measures even if the winner of this problem is known. The winner is then replaced only if
@@ -37,7 +37,7 @@ struct TuneResult {
   bool is_replaced = false;        ///< measured, and faster than what was used before, beyond noise
   bool is_low_confidence = false;  ///< the device was not steady: nothing was replaced
   double us = 0;                   ///< time of a call, 0 if it was not measured
-  double ratio = 1;                ///< its time over that of the default values
+  double ratio = 1;                ///< its time over that of an untuned call
   double ratio_high = 1;           ///< upper end of the ratio's 95 % interval
   int candidates = 0;              ///< settings that were timed
   /// The settings that were not timed or failed, each with its reason.
