@@ -39,7 +39,7 @@ std::optional<Traced> traced_with(const dsl::KernelInstance& kernel, const Tunin
 
 /// Traces by signature and values. Shapes of one signature share them.
 struct TraceCache {
-  static constexpr std::size_t kMostSignatures = 8;
+  static constexpr std::size_t kMaxSignatures = 8;
   using OfSignature = std::map<Tuning, std::optional<Traced>>;
   std::map<std::string, OfSignature> signatures;
 };
@@ -188,7 +188,7 @@ std::optional<dsl::TunedChoice> choose_untuned(dsl::KernelInstance& kernel,
   if (!kernel.tuned.chooser_state) kernel.tuned.chooser_state = std::make_shared<TraceCache>();
   auto& signatures = static_cast<TraceCache*>(kernel.tuned.chooser_state.get())->signatures;
   const std::string signature = kernel.signature(args).text();
-  if (!signatures.contains(signature) && signatures.size() >= TraceCache::kMostSignatures)
+  if (!signatures.contains(signature) && signatures.size() >= TraceCache::kMaxSignatures)
     signatures.clear();
   Comparison comparison(kernel, args, profile_of(device), signatures[signature]);
   comparison.run();
