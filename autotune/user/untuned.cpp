@@ -61,7 +61,11 @@ class Comparison {
  public:
   Comparison(const dsl::KernelInstance& kernel, std::span<const dsl::HostArg> args,
              const DeviceProfile& gpu, TraceCache::OfSignature& traces)
-      : kernel_(kernel), args_(args), gpu_(gpu), target_(ir::Target::of_capability(gpu.capability)), traces_(traces) {}
+      : kernel_(kernel),
+        args_(args),
+        gpu_(gpu),
+        target_(ir::Target::of_capability(gpu.capability)),
+        traces_(traces) {}
 
   void run() {
     const auto first = compare(kernel_.tuning());

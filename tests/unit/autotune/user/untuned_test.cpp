@@ -211,6 +211,30 @@ TEST(Untuned, RefusedValuesAndConditionalNamesAreSkipped) {
             "BLOCK=2048 WIDE=1");
 }
 
+TEST(Untuned, CapturesOptionalViewsAndLoopsOfAllKindsAreEstimated) {
+  const Tensor table = Tensor::integers({64}, DType::i32, 0, 3, 1, Device::cpu());
+  const auto k = kernel("mixed", [table](In<f32, 2> x, std::optional<In<f32, 1>> bias,
+                                         Scalar<i32> turns, Out<f32, 2> y) {
+    const bool has_table = tune("TABLE", {0, 1}) == 1;
+    for (auto [r, c] : grid(y, tune("ROWS", {4, 16}), 32)) {
+      Tile v = cast<f32>(x(r, c));
+      if (bias) v = v + (*bias)(c)(none, all);
+      if (has_table) v = v + cast<f32>(view<i32, 1>(table)(c))(none, all) * 0.0f;
+      for (auto i : steps(turns, 1)) v = v + cast<f32>(i.first()) * 0.0f;
+      Tile n = 0;
+      while_([&] { return n < turns; }, [&] { n = n + 1; });
+      if_(n > 1, [&] { v = v * 2.0f; });
+      y(r, c) = v;
+    }
+  });
+  const Tensor x = Tensor::full({64, 64}, 3, kF32, Device::cpu()), y = x.clone();
+  for (const Tensor& bias : {Tensor(), Tensor::full({64}, 1, kF32, Device::cpu())}) {
+    k(x, bias, 2, y);
+    EXPECT_EQ(y.to_doubles(), std::vector<double>(64 * 64, bias.defined() ? 8 : 6));
+    EXPECT_THAT(k.explain(), HasSubstr("the shortest estimate of 4 combinations"));
+  }
+}
+
 TEST(Untuned, TuningStartsFromTheChoice) {
   const auto k = kernel("adding", [](In<f32, 1> x, Out<f32, 1> y) {
     for (auto i : grid(y, tune("BLOCK", {16, 1024}))) y(i) = x(i) + 1.0f;
