@@ -76,8 +76,8 @@ std::shared_ptr<KernelInstance> TunedCalls::chosen_by(KernelInstance& kernel,
 const TunedCalls::Entry* TunedCalls::add(const CallKey& shapes,
                                          std::shared_ptr<KernelInstance> chosen, std::string why) {
   auto& head = heads_[shapes.a % kHeads];
-  entries_.push_back(std::make_unique<const Entry>(
-      Entry{shapes, std::move(chosen), std::move(why), head.load()}));
+  entries_.push_back(
+      std::make_unique<const Entry>(Entry{shapes, std::move(chosen), std::move(why), head.load()}));
   head.store(entries_.back().get(), std::memory_order_release);
   return entries_.back().get();
 }

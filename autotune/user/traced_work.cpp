@@ -15,9 +15,9 @@ namespace {
 using ir::GridDims;
 using ir::Kernel;
 using ir::MemoryRequests;
+using ir::Opcode;
 using ir::OpData;
 using ir::OpId;
-using ir::Opcode;
 using ir::Value;
 
 /// Trips of a loop whose bounds are read from memory.
@@ -29,8 +29,7 @@ std::vector<ir::EvalArg> eval_args(std::span<const dsl::HostArg> args) {
     if (a.kind == dsl::ParamKind::View && a.tensor != nullptr) {
       const Dims &dims = a.tensor->shape(), &strides = a.tensor->strides();
       list.emplace_back(ir::TensorArg{nullptr, ir::Ints(dims.begin(), dims.end()),
-                                      ir::Ints(strides.begin(), strides.end()),
-                                      a.tensor->dtype()});
+                                      ir::Ints(strides.begin(), strides.end()), a.tensor->dtype()});
     } else if (a.kind == dsl::ParamKind::Scalar) {
       list.emplace_back(ir::from_bits(a.bits, a.dtype));
     } else {
@@ -43,16 +42,22 @@ std::vector<ir::EvalArg> eval_args(std::span<const dsl::HostArg> args) {
 class Counting {
  public:
   Counting(const Kernel& k, const ir::Plan& plan, std::span<const ir::EvalArg> args)
-      : k_(k), plan_(plan), args_(args), uses_(k), first_(k, args, 0),
-        launched_(first_.programs()), middle_(k, args, launched_ / 2), grid_(k, first_) {}
+      : k_(k),
+        plan_(plan),
+        args_(args),
+        uses_(k),
+        first_(k, args, 0),
+        launched_(first_.programs()),
+        middle_(k, args, launched_ / 2),
+        grid_(k, first_) {}
 
   Work run() {
     find_trips(k_.body(), 1);
     w_.trips = trips_;
     w_.tiles = static_cast<double>(launched_) / k_.info.cluster;
     region(k_.body(), 1);
-    w_.engine = has_dots_ ? (plan_.wgmma ? MmaEngine::wgmma : MmaEngine::mma_sync)
-                          : MmaEngine::none;
+    w_.engine =
+        has_dots_ ? (plan_.wgmma ? MmaEngine::wgmma : MmaEngine::mma_sync) : MmaEngine::none;
     w_.cluster = plan_.multicast ? 2 : k_.info.cluster;
     w_.is_multicast = plan_.multicast;
     w_.overlaps_epilogue = plan_.pingpong;
@@ -133,8 +138,8 @@ class Counting {
   bool reaches_dot(Value v) const {
     return std::ranges::any_of(uses_.of(v), [&](const ir::Uses::Use& use) {
       const OpData& d = k_[use.op];
-      return d.opcode == Opcode::Dot || (d.is(Opcode::Permute, Opcode::FillAbsent, Opcode::Crop) &&
-                                         reaches_dot(d.results[0]));
+      return d.opcode == Opcode::Dot ||
+             (d.is(Opcode::Permute, Opcode::FillAbsent, Opcode::Crop) && reaches_dot(d.results[0]));
     });
   }
 
@@ -168,8 +173,8 @@ class Counting {
     const ir::Type type = k_.type(d.operands.empty() ? d.results[0] : d.operands[0]);
     const auto elements = static_cast<double>(
         std::max(type.is_tile() ? type.count() : 1, k_.type(d.results[0]).count()));
-    const bool is_function = d.is(Exp2, Log2, Sqrt, Rsqrt, Rcp, Div, TanhApprox, SinApprox,
-                                  CosApprox);
+    const bool is_function =
+        d.is(Exp2, Log2, Sqrt, Rsqrt, Rcp, Div, TanhApprox, SinApprox, CosApprox);
     w_.thread_ops += share(times) * elements * (is_function ? 4 : 1);
     const bool folds = d.is(Reduce, ArgReduce, ReduceWith, Scan, ScanWith, Sort, KeyRanks);
     if (!folds) return;

@@ -90,8 +90,7 @@ class Comparison {
     std::string lines = fmt::format(
         "tune(): {}, the shortest estimate of {} combinations on {} (docs/untuned.md)\n",
         str(chosen.values), ranking_.size(), gpu_.name);
-    for (std::size_t i = 0; i < std::min(kShown, ranking_.size()); ++i)
-      lines += line(ranking_[i]);
+    for (std::size_t i = 0; i < std::min(kShown, ranking_.size()); ++i) lines += line(ranking_[i]);
     return lines;
   }
 
@@ -110,8 +109,8 @@ class Comparison {
   const std::vector<dsl::Tunable>* compare(const Tuning& values) {
     auto [at, is_new] = traces_.try_emplace(values, std::nullopt);
     // A trace may have requested extents of which the kernel with the defaults knows nothing.
-    if (is_new || (at->second && at->second->instance->signature(args_).text() !=
-                                     at->second->signature))
+    if (is_new ||
+        (at->second && at->second->instance->signature(args_).text() != at->second->signature))
       at->second = traced_with(kernel_, values, args_, target_);
     ++compared_;
     if (!at->second) return nullptr;

@@ -49,8 +49,8 @@ class Discovery {
       return traced_ ? &*traced_ : nullptr;
     };
     tunables_of(kernel_, kernel_.tuning(), args_);  // throws
-    if (!walk_settings(kernel_.tuning(), trace, [](const dsl::Tunable&) { return true; },
-                       kMaxSettings))
+    if (!walk_settings(
+            kernel_.tuning(), trace, [](const dsl::Tunable&) { return true; }, kMaxSettings))
       sample();
     return std::move(space_);
   }

@@ -14,7 +14,7 @@ constexpr double kL2Line = 128, kL2Sector = 32;
 /// Returns the lines of a run of bytes.
 double lines_of_run(double bytes) {
   return bytes <= kL2Line ? 0.25 + 0.75 * std::max(bytes, kL2Sector) / kL2Line
-                        : std::ceil(bytes / kL2Line);
+                          : std::ceil(bytes / kL2Line);
 }
 
 /// Returns the lines that a line's worth of a row touches, from the distance of the rows.
@@ -37,8 +37,8 @@ MemoryRequests requests_of_box(const Kernel& k, const OpData& box, const CallNum
     const std::int64_t block = tile.shape()[i],
                        extent = tensor ? std::max<std::int64_t>(tensor->dims[axis], 1) : block;
     const bool is_along = static_cast<int>(i) == along;
-    (is_along ? run : runs) *= static_cast<double>(extent) /
-                               static_cast<double>(ceil_div(extent, block));
+    (is_along ? run : runs) *=
+        static_cast<double>(extent) / static_cast<double>(ceil_div(extent, block));
     if (tensor && !is_along && block > 1)
       split = std::max(split, split_of(tensor->strides[axis] * size));
   }

@@ -590,8 +590,8 @@ TEST(LanguageErrorTable, EveryRowIsProvoked) {
   for (int i = 0; i < mistake_count(); ++i) {
     const ErrorRow& row = tegula::row(static_cast<ErrorId>(i));
     const std::string code(row.code);
-    const bool is_expected = all.find("error " + code + ":") != all.npos ||
-                             all.find('"' + code + '"') != all.npos;
+    const bool is_expected =
+        all.find("error " + code + ":") != all.npos || all.find('"' + code + '"') != all.npos;
     EXPECT_TRUE(is_expected) << code << " " << row.name << " is never provoked";
   }
 }

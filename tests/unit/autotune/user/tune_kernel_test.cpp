@@ -113,8 +113,7 @@ TEST_F(TuneKernel, TheFirstCallTunesWhereTheEnvironmentSaysSo) {
         k(c.x, c.y);
         EXPECT_THAT(k.dump("key"), HasSubstr("tune TURNS = 2"));
         EXPECT_EQ(c.y.to_doubles(), c.x.to_doubles());
-        const auto given =
-            adding().with({{"TURNS", test::kManyTurns}, {"BLOCK", 32}, {"MODE", 0}});
+        const auto given = adding().with({{"TURNS", test::kManyTurns}, {"BLOCK", 32}, {"MODE", 0}});
         given(c.x, c.y);
         EXPECT_THAT(given.dump("key"),
                     HasSubstr("tune TURNS = " + std::to_string(test::kManyTurns)));
