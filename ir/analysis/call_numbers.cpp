@@ -10,7 +10,11 @@ namespace tegula::ir {
 
 CallNumbers::CallNumbers(const Kernel& k, std::span<const EvalArg> args, std::int64_t program)
     : k_(k), args_(args), program_(program) {
-  for (const Param& p : k.params()) position_[p.value] = p.attrs.i(AttrName::arg);
+  // Passes may have added parameters that no argument of the call has.
+  const auto count = static_cast<std::int64_t>(args.size());
+  for (const Param& p : k.params())
+    if (const std::int64_t at = p.attrs.i(AttrName::arg, count); at < count)
+      position_[p.value] = at;
 }
 
 std::optional<std::int64_t> CallNumbers::of(Value v) {

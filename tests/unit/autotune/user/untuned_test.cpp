@@ -235,6 +235,19 @@ TEST(Untuned, CapturesOptionalViewsAndLoopsOfAllKindsAreEstimated) {
   }
 }
 
+TEST(Untuned, KernelsWhoseProgramsMeetAreEstimated) {
+  const auto k = kernel("meeting", [](InOut<f32, 1> x) {
+    const int block = tune("BLOCK", {16, 64});
+    for (auto i : grid(x, block)) x(i) = x(i) + 1.0f;
+    grid_barrier();
+    for (auto i : grid(x, block)) x(i) = x(i) * 2.0f;
+  });
+  const Tensor x = Tensor::full({256}, 3, kF32, Device::cpu());
+  k(x);
+  EXPECT_EQ(x.to_doubles(), std::vector<double>(256, 8));
+  EXPECT_THAT(k.explain(), HasSubstr("the shortest estimate of 2 combinations"));
+}
+
 TEST(Untuned, TuningStartsFromTheChoice) {
   const auto k = kernel("adding", [](In<f32, 1> x, Out<f32, 1> y) {
     for (auto i : grid(y, tune("BLOCK", {16, 1024}))) y(i) = x(i) + 1.0f;
