@@ -43,10 +43,11 @@ WORKLOADS = [
     ("embedding, AdamW", ["embedding", "embedding_backward", "adamw"], "torch"),
     ("scan, select, sums of segments", ["device_scan", "device_select", "device_segment_sum"], "torch"),
     ("sort, top-k, search, histogram", ["device_sort", "device_topk", "device_searchsorted", "device_histogram"], "torch"),
+    ("your kernels, untuned", ["untuned_eight_lines", "untuned_column_sum", "untuned_softmax"], "cuBLAS, torch.compile"),
     ("Triton's tutorials", [f"triton_{suite}" for *_, suites in triton_page.TUTORIALS for suite in suites], "Triton"),
 ]
 UNMEASURED = {"flex_flash": "FlexAttention's faster FLASH back end (its Triton back end was)", "flash3": "FlashAttention-3", "flash4": "FlashAttention-4"}
-NOT_PEERS = ("ours_plain", "bf16", "copy", "dense", "cublas_gemms")  # variants of the library, and bounds for different work
+NOT_PEERS = ("ours_plain", "ours_first", "ours_tuned", "bf16", "copy", "dense", "cublas_gemms")  # variants of the library, and bounds for different work
 
 
 def every_row():
