@@ -187,7 +187,7 @@ def groups_fp8(t):
 
 
 def tuned(t):
-    """The eight-line matmul: first values, untuned and tuned, beside the library's and cuBLAS; three odd shapes as well."""
+    """The eight-line matmul: first values, untuned and tuned, compared with the library's matmul and cuBLAS; also three odd shapes."""
     for m, n, k in ((2048,) * 3, (4096,) * 3, (8192,) * 3, (3000,) * 3, (4104,) * 3, (5000, 3000, 2056)):
         tensors = [random_of(m, k), random_of(k, n), random_of(m, n)]
         runs = {"cublas": functools.partial(torch.matmul, *tensors[:2], out=tensors[2]), "library": t.caller("matmul", tensors, 0.0)}

@@ -56,7 +56,7 @@ class TunedCalls {
     return entry ? entry->why : std::string();
   }
 
-  /// What the chooser keeps between calls, and its lock.
+  /// State of the chooser between calls. `choosing` protects it.
   std::shared_ptr<void> chooser_state;
   std::mutex choosing;
 

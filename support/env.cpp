@@ -136,7 +136,7 @@ void refuse_misspelt(const std::vector<std::string>& entries) {
     const auto entry = std::ranges::find_if(
         entries, [&](const std::string& e) { return e.starts_with(name + "="); });
     throw DeviceError(diagnostic(ErrorId::bad_environment, {}, {}, name,
-                                 entry->substr(name.size() + 1), "there is no such variable",
+                                 entry->substr(name.size() + 1), "unknown variable",
                                  fmt::format("did you mean {}?", nearest->name)));
   }
 }

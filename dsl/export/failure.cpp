@@ -71,7 +71,7 @@ Failure current_failure() {
     return {TEGULA_COMPILE, 0, fmt::format("the callable threw an exception: {}", e.what()), "",
             ""};
   } catch (...) {
-    return {TEGULA_COMPILE, 0, "the callable threw what is no std::exception", "", ""};
+    return {TEGULA_COMPILE, 0, "the callable threw an object that is not a std::exception", "", ""};
   }
 }
 

@@ -33,7 +33,7 @@
 namespace tegula::ir {
 namespace {
 
-/// What an accumulator adds (or multiplies, ..) at `op`, whose operand `accumulator` it is.
+/// A value that is added to (multiplied with, ..) operand `accumulator` of `op`.
 struct Term {
   OpId op;
   std::size_t accumulator = 0;
@@ -420,7 +420,7 @@ class CheckAbsence {
     const OpId loop = !k_[index].def && home ? k_[home].owner : OpId();
     const bool is_step = loop && k_[loop].opcode == Opcode::For && k_[home].args[0] == index;
     const auto fixed = constant_value(k_, x.offset);
-    if (!is_step && !fixed) return;  // one block of each program is no whole sum
+    if (!is_step && !fixed) return;  // each program may sum only its own block
     std::vector<Value> needed{x.view, y.view};
     if (is_step)
       needed.insert(needed.end(), k_[loop].operands.begin(), k_[loop].operands.begin() + 3);

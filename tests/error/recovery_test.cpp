@@ -119,7 +119,7 @@ TEST(Recovery, OutOfMemoryHasTheLine) {
   } catch (const DeviceError& e) {
     EXPECT_EQ(e.diagnostic().loc.line, static_cast<unsigned>(line));
     EXPECT_EQ(e.diagnostic().message,
-              "cpu: there is no room for 70368744177664 bytes of host memory");
+              "cpu: cannot allocate 70368744177664 bytes of host memory");
     EXPECT_FALSE(e.diagnostic().hint.empty());
   }
 }

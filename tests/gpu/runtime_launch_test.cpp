@@ -218,7 +218,7 @@ TEST_F(Gpu, OutOfMemoryIsTyped) {
     FAIL();
   } catch (const DeviceError& e) {
     EXPECT_EQ(e.name(), "CUDA_ERROR_OUT_OF_MEMORY");
-    EXPECT_THAT(e.what(), HasSubstr("no room for 35184372088832 bytes of device memory"));
+    EXPECT_THAT(e.what(), HasSubstr("cannot allocate 35184372088832 bytes of device memory"));
   }
 }
 

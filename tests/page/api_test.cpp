@@ -1,4 +1,4 @@
-// The calls of docs/api/README.md, as they stand there.
+// Runs the calls of docs/api/README.md unchanged.
 #include <tegula/kernels/attention.h>
 #include <tegula/kernels/device_sort.h>
 #include <tegula/kernels/fused_matmul.h>

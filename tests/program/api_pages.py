@@ -18,7 +18,7 @@ int hidden();
 /// Order of a sum.
 enum class Order : std::uint8_t {
   any,      ///< the fastest
-  /// That of the
+  /// Order of the
   /// elements | rows.
   elements = 2,
 };
@@ -63,7 +63,7 @@ int last(int x = 'a');
 WANTED = [
     "# tegula/kernels/a.h\n\n`#include <tegula/kernels/a.h>`. Namespace `tegula::kernels`. Uses [b](../b.md).\n\nSums of rows. More of it.\n",
     "## `Order` (enum)\n\nOrder of a sum.\n\n| value | meaning |\n|---|---|\n| `any` | the fastest |\n"
-    "| `elements = 2` | That of the elements \\| rows. |\n",
+    "| `elements = 2` | Order of the elements \\| rows. |\n",
     "| `width` | `int` | `8` | in bytes |\n| `height` | `int` | `4` | in bytes |\n| `call` | `std::function<void(int a)>` | `{}` | - |\n",
     "## `row_sum`\n\n```cpp\ntemplate <class T, class... Rest>\nrequires(sizeof...(Rest) > 0) void row_sum(const T& x, Rest&&... y);\nvoid row_sum();\n```\n\n"
     "y = sum(x) for x < y:\n\n    row_sum(x, y);\n\n- an item with many words that go on until the line of the page would have more columns than "

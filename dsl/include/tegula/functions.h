@@ -79,7 +79,7 @@ class TableReads {
     Loc at;
   };
 
-  /// Traces a function that outlives this object; if that fails, there are no reads.
+  /// Traces a function that outlives this object; if that fails, the object has no reads.
   explicit TableReads(const Score& score);
 
   bool any() const { return any_; }

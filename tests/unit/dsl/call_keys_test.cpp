@@ -182,7 +182,7 @@ TEST(CallKeys, ImplySignaturesOfCapturedTensors) {
   });
 }
 
-/// What kernels that a plan launches may depend on, for one of their tensors.
+/// Returns the facts about a tensor that kernels of a plan may depend on.
 std::string facts_of(const Tensor& t) {
   const HostArg a{ParamKind::View, t.dtype(), &t, 0};
   const ArgClass c = classify(a, {ParamKind::View, t.dtype(), t.rank(), detail::ViewAccess::In});

@@ -88,7 +88,7 @@ TEST(ForeignParameters, OfCapturedTensors) {
   EXPECT_EQ(code_of([&] { (void)kept->dim(0); }), "T0401");
 }
 
-/// Host Scalars, and a kernel that is traced again for other arguments, are no other trace.
+/// Host Scalars are accepted, and so is a kernel that is traced again for other arguments.
 TEST(ForeignParameters, OwnOnesAreAccepted) {
   Scalar<f32> factor(2);
   const auto k = kernel("own", [factor](In<f32, 1> x, Out<f32, 1> z) {

@@ -510,7 +510,7 @@ TEST(Driver, ErrorsCarryCodeAndName) {
     EXPECT_EQ(e.diagnostic().message, "cuMemAlloc failed: mock text (CUDA_ERROR_OUT_OF_MEMORY, 2)");
   }
   EXPECT_THAT(error_of<DeviceError>([] { device_properties(1); }),
-              AllOf(HasSubstr("error T2002: there is no device called 'cuda:1'"),
+              AllOf(HasSubstr("error T2002: unknown device 'cuda:1'"),
                     HasSubstr("hint: the devices are cpu, sim and cuda:0")));
 }
 
@@ -535,7 +535,7 @@ TEST(DeviceTensor, RoundTripsAndFrees) {
   EXPECT_TRUE(mock().live_memory.empty());
   mock().next_alloc = cu::kErrorOutOfMemory;
   EXPECT_THAT(error_of<DeviceError>([] { Tensor::empty({64}, DType::f32, Device::cuda(0)); }),
-              AllOf(HasSubstr("error T2001: cuda:0: there is no room for 256 bytes of device "
+              AllOf(HasSubstr("error T2001: cuda:0: cannot allocate 256 bytes of device "
                               "memory (CUDA_ERROR_OUT_OF_MEMORY, 2)"),
                     HasSubstr("hint: 5 of 10 bytes are free")));
   mock().next_alloc = cu::kErrorStreamCaptureUnsupported;

@@ -278,7 +278,7 @@ TEST(Device, Parse) {
       ADD_FAILURE() << bad;
     } catch (const DeviceError& e) {
       EXPECT_EQ(e.diagnostic().code, "T2002");
-      EXPECT_EQ(e.diagnostic().message, std::string("there is no device called '") + bad + "'");
+      EXPECT_EQ(e.diagnostic().message, std::string("unknown device '") + bad + "'");
       EXPECT_TRUE(e.diagnostic().hint.starts_with("the devices are cpu")) << e.what();
     }
   }
