@@ -118,8 +118,7 @@ TEST(Recovery, OutOfMemoryHasTheLine) {
     ADD_FAILURE();
   } catch (const DeviceError& e) {
     EXPECT_EQ(e.diagnostic().loc.line, static_cast<unsigned>(line));
-    EXPECT_EQ(e.diagnostic().message,
-              "cpu: cannot allocate 70368744177664 bytes of host memory");
+    EXPECT_EQ(e.diagnostic().message, "cpu: cannot allocate 70368744177664 bytes of host memory");
     EXPECT_FALSE(e.diagnostic().hint.empty());
   }
 }
