@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <mutex>
 
 #include "kernels/argument_error.h"
 #include "kernels/attention/arguments.h"
+#include "kernels/attention/backward.h"
 #include "kernels/attention/forward_kernel.h"
 #include "kernels/attention/heuristics.h"
 #include "kernels/attention/table_reads.h"
@@ -247,6 +249,14 @@ struct Attention::Kernels {
   AttentionKernels<bf16> of_bf16;
   AttentionKernels<f16> of_f16;
   AttentionTables tables;
+
+  /// Returns the backward pass, which the first call of it makes.
+  const AttentionBackward& backward() const {
+    std::call_once(backward_once, [&] { backward_pass.emplace(spec()); });
+    return *backward_pass;
+  }
+  mutable std::once_flag backward_once;
+  mutable std::optional<AttentionBackward> backward_pass;
   CallPlans plans{StrideKey::exact};  ///< whether heads are packed depends on exact strides
 };
 
@@ -285,6 +295,13 @@ void Attention::varlen(const Stream& stream, const Tensor& Q, const Tensor& K, c
                        Loc at) const {
   const detail::CallPlace here(at);
   kernels_->call(stream, Q, K, V, O, extras, lengths, true);
+}
+
+void Attention::backward(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
+                         const AttentionSaved& saved, const AttentionGradients& of,
+                         const AttentionInputGradients& into, Loc at) const {
+  const detail::CallPlace here(at);
+  kernels_->backward().call(stream, Q, K, V, saved, of, into);
 }
 
 std::string Attention::explain(DType dtype, Loc at) const {

@@ -103,6 +103,12 @@ tegula::detail::LoopRange KvBlockIterator::steps() const {
   return tegula::steps(lo_, last, stride());
 }
 
+Tile KvBlockIterator::count() const { return cdiv(max(end() - lo_, 0), stride()); }
+
+Index KvBlockIterator::step(const Tile& number) const {
+  return slice(lo_ + number * stride(), stride());
+}
+
 Tile KvBlockIterator::is_first(const Index& step) const { return step.first() == lo_; }
 
 Index KvBlockIterator::block(const Index& step) const {

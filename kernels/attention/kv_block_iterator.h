@@ -42,6 +42,9 @@ class KvBlockIterator {
   KvBlockIterator chunk(const Tile& number, const Tile& parts) const;
 
   tegula::detail::LoopRange steps() const;
+  /// Returns the number of iterations, and iteration `number` of them.
+  Tile count() const;
+  Index step(const Tile& number) const;
   Index block(const Index& step) const;
   Tile is_first(const Index& step) const;
   /// Returns true if the kv block needs masking: it contains keys beyond seqlen_kv, or keys that

@@ -138,6 +138,24 @@ struct AttentionExtras {
   Tensor sinks = {};
 };
 
+/// What a backward call needs of the forward call, whose specification and inputs are the same.
+struct AttentionSaved {
+  Tensor O, lse;      ///< its results
+  Tensor sinks = {};  ///< its sinks, if it had some
+};
+
+/// Gradients of the loss with respect to the results of the forward call.
+struct AttentionGradients {
+  Tensor O;         ///< shaped like O, of its type; any strides
+  Tensor lse = {};  ///< f32, shaped like lse; undefined: 0. Ignored in rows without keys.
+};
+
+/// Outputs of a backward call: the gradients of its inputs. Undefined ones are not computed.
+struct AttentionInputGradients {
+  Tensor Q = {}, K = {}, V = {};  ///< shaped like the inputs, of their type
+  Tensor sinks = {};              ///< f32 [heads]
+};
+
 /// A callable attention, usually made by `attention`:
 ///
 ///     const Attention attn = attention({.mask = masks::causal()});
@@ -184,6 +202,22 @@ class Attention {
   void varlen(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
               const Tensor& O, const CuSeqlens& lengths, const AttentionExtras& extras = {},
               Loc at = std::source_location::current()) const;
+
+  /// Computes the gradients of the inputs of a dense call, by recomputing its weights (Dao et al.
+  /// 2022). `dQ` is summed over blocks of keys in f32, in an order that differs from run to run, so
+  /// its last bits may differ; dK and dV are bitwise reproducible. A query without keys gets 0.
+  /// Gradients are those of a softmax without a score function, under a mask or none; both head
+  /// dims are at most 128. Scratch memory, from the stream: (8 + 4 * head_dim) bytes for each query
+  /// of each head, whose number is padded to a multiple of 64 (head dims above 64) or 128.
+  /// Throws CompileError for invalid tensors (as the forward call), and for tensors and
+  /// specifications without gradients (T1662).
+  ///
+  ///     attn(stream, Q, K, V, O, {.lse = lse});
+  ///     attn.backward(stream, Q, K, V, {.O = O, .lse = lse}, {.O = dO}, {.Q = dQ, .K = dK, .V = dV});
+  void backward(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
+                const AttentionSaved& saved, const AttentionGradients& of,
+                const AttentionInputGradients& into,
+                Loc at = std::source_location::current()) const;
 
   /// Returns a report on the last compiled kernel for `dtype`: plan, remarks, registers. Throws
   /// CompileError (T0705) before the first call.

@@ -1,0 +1,52 @@
+#pragma once
+// The main kernel of attention's backward pass, in the DSL; `backward.cpp` launches it.
+#include <memory>
+#include <optional>
+
+#include "kernels/attention/heuristics.h"
+#include "kernels/attention/query_traversal.h"
+#include "tegula/tegula.h"
+
+namespace tegula::kernels {
+
+/// Tensors of a backward call: those of the forward call, the gradient of O, and what
+/// `gradient_rows` wrote for each query. Gradients that are absent are not computed.
+template <class T>
+struct BackwardTensors {
+  In<T, 4> Q, K, V, dO;
+  /// [batch, heads, padded queries]: the logarithm to base 2 of the softmax's denominator, +inf
+  /// for a row without keys; and the dot product of O and dO minus the gradient of lse.
+  In<f32, 3> L, D;
+  std::optional<InOut<f32, 4>> dQ;  ///< [batch, heads, padded queries, head_dim], without `scale`
+  std::optional<Out<T, 4>> dK, dV;
+};
+
+/// Block lists, if there are any: the query blocks that each key tile visits (BlockListArgs).
+struct BackwardLists {
+  std::optional<In<i32, 4>> blocks;
+  std::optional<In<i32, 3>> counts, full;
+};
+
+/// Queries of an iteration, and keys of a program.
+struct BackwardTiles {
+  int block_q = 64, block_kv = 128;
+  friend auto operator<=>(const BackwardTiles&, const BackwardTiles&) = default;
+};
+
+/// The third parameter states whether several query heads share a head of keys.
+template <class T>
+using BackwardKernel = KernelOf<BackwardTensors<T>, Scalar<f32>, bool, BackwardLists>;
+
+template <class T>
+BackwardKernel<T> backward_kernel(std::shared_ptr<const AttentionSpec> spec,
+                                  std::shared_ptr<const QueryTraversal> traversal,
+                                  const BackwardTiles& tiles);
+
+extern template BackwardKernel<bf16> backward_kernel<bf16>(std::shared_ptr<const AttentionSpec>,
+                                                           std::shared_ptr<const QueryTraversal>,
+                                                           const BackwardTiles&);
+extern template BackwardKernel<f16> backward_kernel<f16>(std::shared_ptr<const AttentionSpec>,
+                                                         std::shared_ptr<const QueryTraversal>,
+                                                         const BackwardTiles&);
+
+}  // namespace tegula::kernels

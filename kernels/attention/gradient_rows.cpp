@@ -1,0 +1,69 @@
+#include "kernels/attention/gradient_rows.h"
+
+#include <limits>
+#include <numbers>
+
+#include "tegula/attention_tiles.h"
+
+namespace tegula::kernels {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+/// Tiles of partial sums that are added at a time.
+constexpr int kAddedTiles = 256;
+
+}  // namespace
+
+template <class T>
+KernelOf<ForwardResults<T>, GradientRows, SinkGradients> gradient_rows() {
+  return kernel("attention_gradient_rows", [](const ForwardResults<T>& x, const GradientRows& to,
+                                              const SinkGradients& sinks) {
+    for (auto [b, h, m] : grid(to.L, 1, 1, kGradientRows)) {
+      grid_launch_dependents();
+      const Tile o = fill_absent(x.O(b, h, m, all), 0), grad = fill_absent(x.dO(b, h, m, all), 0);
+      Tile d = sum(cast<f32>(o) * cast<f32>(grad), axis(1));
+      if (x.dlse) d = d - fill_absent((*x.dlse)(b, h, m), 0);
+      const Tile lse = fill_absent(x.lse(b, h, m), -kInfinity);
+      const Tile has_no_keys = lse == -kInfinity;
+      d = where(has_no_keys, 0.0f, d);
+      to.L(b, h, m) = where(has_no_keys, kInfinity, lse * std::numbers::log2e_v<float>);
+      to.D(b, h, m) = d;
+      if (to.dQ) (*to.dQ)(b, h, m, all) = zeros<f32>(kGradientRows, to.dQ->static_dim(3));
+      if (!sinks.partial) continue;
+      const Tile share = exp(fill_absent((*sinks.sinks)(h), 0) - lse);
+      const Tile of_row = where(has_no_keys, 0.0f, share * d);
+      (*sinks.partial)(b, h, m.first() / kGradientRows) = -sum(of_row, axis(0));
+    }
+  });
+}
+
+template <class T>
+KernelOf<In<f32, 4>, Out<T, 4>, Scalar<f32>> query_gradients() {
+  return kernel("attention_query_gradients", [](In<f32, 4> sums, Out<T, 4> dQ, Scalar<f32> scale) {
+    for (auto [b, h, m] : grid({dQ.dim(0), dQ.dim(1), dQ.dim(2)}, 1, 1, kGradientRows)) {
+      grid_dependency_wait();
+      assume(m.first() + kGradientRows <= sums.dim(2));
+      dQ(b, h, m, all) = sums(b, h, m, all) * scale;
+    }
+  });
+}
+
+KernelOf<In<f32, 3>, Out<f32, 1>> sink_gradients() {
+  return kernel("attention_sink_gradients", [](In<f32, 3> partial, Out<f32, 1> dsinks) {
+    for (auto h : grid(dsinks, 1)) {
+      Tile total = full<f32>(0);
+      for (auto b : steps(partial.dim(0), 1))
+        for (auto m : steps(partial.dim(2), kAddedTiles))
+          total = total + sum(fill_absent(partial(b, h, m), 0), axis(0));
+      dsinks(h) = total;
+    }
+  });
+}
+
+template KernelOf<ForwardResults<bf16>, GradientRows, SinkGradients> gradient_rows<bf16>();
+template KernelOf<ForwardResults<f16>, GradientRows, SinkGradients> gradient_rows<f16>();
+template KernelOf<In<f32, 4>, Out<bf16, 4>, Scalar<f32>> query_gradients<bf16>();
+template KernelOf<In<f32, 4>, Out<f16, 4>, Scalar<f32>> query_gradients<f16>();
+
+}  // namespace tegula::kernels

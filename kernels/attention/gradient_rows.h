@@ -1,0 +1,45 @@
+#pragma once
+// The small kernels before and after attention's main backward kernel, a row per query.
+#include <optional>
+
+#include "tegula/tegula.h"
+
+namespace tegula::kernels {
+
+/// The results of the forward call and their gradients: O and dO [batch, heads, seqlen_q,
+/// head_dim_v], lse and dlse [batch, heads, seqlen_q].
+template <class T>
+struct ForwardResults {
+  In<T, 4> O, dO;
+  In<f32, 3> lse;
+  std::optional<In<f32, 3>> dlse;
+};
+
+/// Rows of the workspace, whose number is a multiple of the query block (BackwardTensors). dQ is
+/// cleared.
+struct GradientRows {
+  Out<f32, 3> L, D;
+  std::optional<Out<f32, 4>> dQ;
+};
+
+/// The sinks, and partial sums of their gradients, [batch, heads, tiles of kGradientRows queries].
+struct SinkGradients {
+  std::optional<In<f32, 1>> sinks;
+  std::optional<Out<f32, 3>> partial;
+};
+
+/// Queries of a program of these kernels.
+inline constexpr int kGradientRows = 64;
+
+/// Prepares the rows before the main kernel.
+template <class T>
+KernelOf<ForwardResults<T>, GradientRows, SinkGradients> gradient_rows();
+
+/// dQ = scale * sums, without the rows that are padding.
+template <class T>
+KernelOf<In<f32, 4>, Out<T, 4>, Scalar<f32>> query_gradients();
+
+/// Adds the partial sums of the gradients of sinks in the order of batch entries and tiles.
+KernelOf<In<f32, 3>, Out<f32, 1>> sink_gradients();
+
+}  // namespace tegula::kernels
