@@ -26,6 +26,10 @@ const Attention& made_once(std::map<Key, Attention>& made, const Key& key, const
 }
 
 // The spec of each case. Scalars of a spec have the values of the last call.
+AttentionSpec unmasked(Tensors, double) { return {}; }
+
+AttentionSpec below_diagonal(Tensors, double) { return {.mask = masks::causal()}; }
+
 AttentionSpec window(Tensors, double length) {
   static Scalar<i32> now;
   now.set(static_cast<i32>(length));
@@ -89,6 +93,19 @@ Case keyed(const char* name, const NumberedSetup& setup, Key (*key)(Tensors, dou
           setup};
 }
 
+/// Does the same for the gradients of Q, K and V: O and Lse are inputs, and the last tensors are dO,
+/// dQ, dK and dV.
+template <class Key>
+Case backward(const char* name, const NumberedSetup& setup, Key (*key)(Tensors, double)) {
+  const auto made = std::make_shared<std::map<Key, Attention>>();
+  return {name, [=](const Stream& s, Tensors t, double number) {
+            const Tensors last = t.last(4);
+            made_once(*made, key(t, number), [&] { return setup(t, number).made(); })
+                .backward(s, t[0], t[1], t[2], {.O = t[3], .lse = t[4]}, {.O = last[0]},
+                          {.Q = last[1], .K = last[2], .V = last[3]});
+          }};
+}
+
 /// Returns a case with one attention, whose Scalars are set at each call.
 Case single(const char* name, const NumberedSetup& setup) {
   const auto made = std::make_shared<std::optional<Attention>>();
@@ -136,6 +153,11 @@ std::vector<Case> attention_cases() {
           keyed("attention_distances_causal", distances, table_key),
           keyed("attention_blocks", tiles, number_key),
           keyed("attention_splits", splits, number_key),
+          backward("attention_full_backward", unmasked, number_key),
+          backward("attention_causal_backward", below_diagonal, number_key),
+          backward("attention_window_backward", window, number_key),
+          backward("attention_prefix_backward", prefix, number_key),
+          backward("attention_document_backward", document, document_key),
           varlen("attention_varlen", {}),
           varlen("attention_varlen_causal", {.mask = masks::causal()})};
 }

@@ -20,6 +20,7 @@ import sys
 import time
 
 import attention_suites
+import backward_suites
 import flash_peers
 import torch
 import torch.nn.functional as F
@@ -241,7 +242,7 @@ def attention_shapes(t):
         yield "attention_shapes", what, functools.partial(attention, t, "attention_causal" if causal else "attention_full", causal, 4, h, 4096, d, kv_heads, dtype)
 
 
-SUITES = [vector_add, *row_suites.SUITES, *device_suites.SUITES, attentions, attention_shapes, *attention_suites.SUITES, *matmul_suites.SUITES, *moe_suites.SUITES, *grouped_suites.SUITES, *triton_suites.SUITES, *untuned_suites.SUITES]
+SUITES = [vector_add, *row_suites.SUITES, *device_suites.SUITES, attentions, attention_shapes, *attention_suites.SUITES, *backward_suites.SUITES, *matmul_suites.SUITES, *moe_suites.SUITES, *grouped_suites.SUITES, *triton_suites.SUITES, *untuned_suites.SUITES]
 
 
 def that_work(peers):

@@ -60,10 +60,6 @@ void check_differentiable(const AttentionSpec& spec) {
     refuse("kv_range", "given without a mask", "with a mask that keeps the same keys");
 }
 
-BackwardTiles tiles_for(std::int64_t dim, std::int64_t head_dim_v) {
-  return {.block_q = std::max(dim, head_dim_v) <= 64 ? 128 : 64, .block_kv = 128};
-}
-
 /// Clears the gradients of keys that no query sees.
 template <class T>
 auto zero_gradients() {
@@ -101,9 +97,9 @@ struct AttentionBackward::Kernels {
   template <class T>
   void build(PlanBuilder& plan) const {
     const auto tensor = [&](BackwardArgument a) -> const Tensor& { return plan.tensor(plan.argument(a)); };
-    const Tensor &Q = tensor(kOfQ), &K = tensor(kOfK), &V = tensor(kOfV);
+    const Tensor &Q = tensor(kOfQ), &K = tensor(kOfK);
     const std::int64_t length = Q.size(2), queries = Q.size(0) * Q.size(1) * length;
-    const BackwardTiles tiles = tiles_for(Q.size(3), V.size(3));
+    const BackwardTiles tiles;
     const float scale = spec->scale.value_or(1.0f / std::sqrt(static_cast<float>(Q.size(3))));
     const auto& kernels = of<T>();
     if (queries == 0) {

@@ -2,15 +2,20 @@
 // are operands of the products for dV and dK as they are; the gradient of Q is added to memory.
 #include "kernels/attention/backward_kernel.h"
 
+#include <algorithm>
+#include <bit>
 #include <numbers>
 
 #include "kernels/attention/arguments.h"
-#include "tegula/attention_tiles.h"
 
 namespace tegula::kernels {
 namespace {
 
 constexpr float kBackwardToBase2 = std::numbers::log2e_v<float>;
+
+/// Returns the columns of a tile of head dim `dim`: warpgroups divide those of dQ, which must be a
+/// power of two for that.
+int columns(std::int64_t dim) { return static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(dim, 16)))); }
 
 /// Records the work on each key tile when the kernel is traced.
 template <class T>
@@ -26,8 +31,8 @@ class BackwardProgram {
         scale_(scale),
         is_grouped_(is_grouped),
         tiles_(tiles),
-        d_(slice(0, padded_head_dim(x.Q.static_dim(3)))),
-        dv_(slice(0, padded_head_dim(x.V.static_dim(3)))),
+        d_(slice(0, columns(x.Q.static_dim(3)))),
+        dv_(slice(0, columns(x.V.static_dim(3)))),
         group_(is_grouped ? x.Q.dim(1) / x.K.dim(1) : Tile(1)) {
     x.K.static_dim(3), x.dO.static_dim(3);  // static: no guards where nothing is absent
     for (const View* v : std::initializer_list<const View*>{&x.Q, &x.K, &x.V, &x.dO})
@@ -39,6 +44,7 @@ class BackwardProgram {
     for (auto [b, h, n] : grid({x_.K.dim(0), x_.K.dim(1), x_.K.dim(2)}, 1, 1, tiles_.block_kv)) {
       Gradients sums{zeros<f32>(tiles_.block_kv, d_.block()),
                      zeros<f32>(tiles_.block_kv, dv_.block())};
+      inside(b, h, {&x_.V}), inside(b, h, gradients_of_keys());
       const KeyTile keys{b, h, n, fill_absent(x_.K(b, h, n, d_), 0),
                          fill_absent(x_.V(b, h, n, dv_), 0)};
       grid_dependency_wait();
@@ -62,6 +68,22 @@ class BackwardProgram {
     Tile k, v;
   };
 
+  using Views = std::vector<const View*>;
+  Views gradients_of_keys() const {
+    Views all;
+    if (x_.dK) all.push_back(&*x_.dK);
+    if (x_.dV) all.push_back(&*x_.dV);
+    return all;
+  }
+  /// States that the tensors have this batch entry and head.
+  static void inside(const Index& b, const Index& h, const Views& views) {
+    for (const View* v : views) assume(b.first() < v->dim(0)), assume(h.first() < v->dim(1));
+  }
+  /// States that the tensors have all rows of the block, too.
+  void padded(const Index& b, const Index& h, const Index& m, const Views& views) const {
+    inside(b, h, views);
+    for (const View* v : views) assume(m.first() + tiles_.block_q <= v->dim(2));
+  }
   Index head(const Index& kv_head, const Tile& i) const {
     return slice(kv_head.first() * group_ + i, 1);
   }
@@ -96,8 +118,9 @@ class BackwardProgram {
   void visit(const KeyTile& keys, const Index& h, const KvBlockIterator& blocks, const Index& step,
              Gradients& sums) const {
     const Index &b = keys.b, m = blocks.block(step);
-    assume(m.first() + tiles_.block_q <= x_.L.dim(2));
-    assume(m.first() + tiles_.block_q <= x_.D.dim(2));
+    inside(b, h, {&x_.Q, &x_.dO});
+    padded(b, h, m, {&x_.L, &x_.D});
+    if (x_.dQ) padded(b, h, m, {&*x_.dQ});
     const Tile q = fill_absent(x_.Q(b, h, m, d_), 0), grad = fill_absent(x_.dO(b, h, m, dv_), 0);
     const Tile needs_mask = blocks.needs_mask(step, spec_.mask != nullptr) ||
                             keys.n.first() + tiles_.block_kv > x_.K.dim(2);
@@ -111,7 +134,6 @@ class BackwardProgram {
     const Tile rounded = cast<T>(ds);
     if (x_.dK) sums.k = dot(rounded, q, sums.k);
     if (!x_.dQ) return;
-    assume(m.first() + tiles_.block_q <= x_.dQ->dim(2));
     atomic_add((*x_.dQ)(b, h, m, d_), dot(rounded.T(), keys.k));
   }
 

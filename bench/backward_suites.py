@@ -1,0 +1,144 @@
+"""Suites attention_backward and attention_backward_masks of peers.py: gradients of attention from saved results, with the small kernels before and after on
+all sides, without autograd's host time.
+
+TFLOPS count 2.5 times the forward call's operations, of the pairs that the mask keeps. Values of one head are checked in fp64; the error is the largest of
+dQ, dK and dV. FlexAttention's backward graph alone is timed, after one forward call.
+"""
+import functools
+
+import torch
+from torch.nn.attention.flex_attention import flex_attention
+
+import attention_suites
+import flash_peers
+from attention_suites import DEVICE, document, document_tables, kept_pairs, make_block_mask, prefix_lm, window
+
+SHAPES = [(b, 2048 // d, s, d) for d in (128, 64) for b, s in ((16, 1024), (4, 4096), (1, 16384))]
+aten = torch.ops.aten
+
+
+def expected(q, k, v, grad, mask):
+    """Returns the gradients of the first head in fp64."""
+    q, k, v = (x[0, 0].double().detach().requires_grad_() for x in (q, k, v))
+    s = q @ k.T / q.shape[-1] ** 0.5
+    if mask:
+        at = torch.arange(q.shape[0], device=DEVICE)
+        s = s.masked_fill(~mask(0, 0, at[:, None], at[None, :]), float("-inf"))
+    (torch.softmax(s, -1) @ v).backward(grad[0, 0].double())
+    return q.grad, k.grad, v.grad
+
+
+def error_of(gradients, want):
+    return max(((got[0, 0].double() - x).norm() / x.norm()).item() for got, x in zip(gradients, want))
+
+
+def cudnn(q, k, v, grad, causal):
+    o, lse, *rest = aten._scaled_dot_product_cudnn_attention(q, k, v, None, True, 0.0, causal, False)
+    begins_q, begins_k, most_q, most_k, seed, offset, _ = rest
+    return lambda: aten._scaled_dot_product_cudnn_attention_backward(grad, q, k, v, o, lse, seed, offset, None, begins_q, begins_k, most_q, most_k, 0.0, causal)
+
+
+def flash2(q, k, v, grad, causal):
+    o, lse, begins_q, begins_k, most_q, most_k, seed, offset, _ = aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, False)
+    return lambda: aten._scaled_dot_product_flash_attention_backward(grad, q, k, v, o, lse, begins_q, begins_k, most_q, most_k, 0.0, causal, seed, offset)
+
+
+def flash4(q, k, v, grad, causal):
+    from flash_attn.cute.interface import _flash_attn_bwd, _flash_attn_fwd
+
+    q, k, v, grad = (x.transpose(1, 2).contiguous() for x in (q, k, v, grad))
+    o, lse, *_ = _flash_attn_fwd(q, k, v, causal=causal, return_lse=True)
+    into = {name: torch.empty_like(x) for name, x in (("dq", q), ("dk", k), ("dv", v))}
+    return lambda: tuple(x.transpose(1, 2) for x in _flash_attn_bwd(q, k, v, o, grad, lse, causal=causal, **into)[:3])
+
+
+def made(make, *args):
+    """Returns the peer, or one that raises what making it raised."""
+    try:
+        return make(*args)
+    except Exception as problem:
+        text = str(problem)
+
+        def fails():
+            raise RuntimeError(text)
+
+        return fails
+
+
+def tensors_of(t, case, shape, kv_heads, tables=(), number=0.0):
+    b, h, s, d = shape
+    q, grad = (torch.randn(b, h, s, d, device=DEVICE, dtype=torch.bfloat16) for _ in range(2))
+    k, v = (torch.randn(b, kv_heads, s, d, device=DEVICE, dtype=torch.bfloat16) for _ in range(2))
+    o, lse = torch.empty_like(q), torch.empty(b, h, s, device=DEVICE)
+    into = [torch.empty_like(x) for x in (q, k, v)]
+    t.caller(case, [q, k, v, o, lse, *tables], number)()
+    return (q, k, v, grad), into, t.caller(f"{case}_backward", [q, k, v, o, lse, *tables, grad, *into], number)
+
+
+def backward(t, causal, shape, kv_heads=None):
+    b, h, s, d = shape
+    (q, k, v, grad), into, run = tensors_of(t, "attention_causal" if causal else "attention_full", shape, kv_heads or h)
+    run()
+    want = expected(q, k, v, grad, attention_suites.causal if causal else None) if not kv_heads else None
+    errors = {"max_err": error_of(into, want) if want else 0.0}
+    peers = {}
+    if not kv_heads:
+        peers = {"cudnn": made(cudnn, q, k, v, grad, causal), "flash2": made(flash2, q, k, v, grad, causal)}
+        if flash_peers.FLASH4:
+            peers["flash4"] = made(flash4, q, k, v, grad, causal)
+        for name, peer in peers.items():
+            try:
+                errors[f"{name}_err"] = error_of(peer(), want)
+            except Exception:  # peers.py reports it
+                pass
+    return run, peers, errors, {"flops": 10 * b * h * s * s * d // (2 if causal else 1)}
+
+
+def flex_peers(q, k, v, grad, mask, score):
+    torch._dynamo.reset()
+    leaves = [x.detach().requires_grad_() for x in (q, k, v)]
+
+    def gradients(call, block_mask):
+        out = call(*leaves, score_mod=score, block_mask=block_mask)
+        return lambda: torch.autograd.grad(out, leaves, grad, retain_graph=True)
+
+    s = q.shape[2]
+    peers = {"flex": made(gradients, torch.compile(flex_attention, dynamic=False), make_block_mask(mask, None, None, s, s, device=DEVICE))}
+    if flash_peers.FLASH4:
+        def by_flash(q, k, v, score_mod, block_mask):
+            return flex_attention(q, k, v, score_mod=score_mod, block_mask=block_mask, kernel_options={"BACKEND": "FLASH"})
+
+        coarse = attention_suites.create_block_mask(mask, None, None, s, s, device=DEVICE, BLOCK_SIZE=flash_peers.BLOCK)
+        peers["flex_flash"] = made(gradients, torch.compile(by_flash, dynamic=False), coarse)
+    return peers
+
+
+def beside_flex(t, case, shape, mask, score=None, number=0.0, tables=()):
+    b, h, s, d = shape
+    (q, k, v, grad), into, run = tensors_of(t, case, shape, h, tables, number)
+    run()
+    peers = flex_peers(q, k, v, grad, mask, score)
+    errors = {"max_err": error_of(into, expected(q, k, v, grad, mask))} if score is None else {"max_err": error_of(into, [x[0, 0].double() for x in peers["flex"]()])}
+    return run, peers, errors, {"flops": 10 * b * h * d * kept_pairs(mask, s)}
+
+
+def in_documents(t, shape):
+    ids, starts = document_tables(shape[2], attention_suites.DOCUMENTS)
+    return beside_flex(t, "attention_document", shape, document(ids), tables=(ids, starts))
+
+
+def backwards(t):
+    for shape in SHAPES:
+        for causal in (False, True):
+            yield f"attention_backward_{'causal' if causal else 'full'}", attention_suites.text(shape), functools.partial(backward, t, causal, shape)
+
+
+def masks(t):
+    shape = (4, 16, 4096, 128)
+    prefix = 1024
+    for case, mask, number in (("causal", attention_suites.causal, 0.0), ("window", window, attention_suites.WINDOW), ("prefix", prefix_lm(prefix), prefix)):
+        yield "attention_backward_masks", f"{case} {attention_suites.text(shape)}", functools.partial(beside_flex, t, f"attention_{case}", shape, mask, number=float(number))
+    yield "attention_backward_masks", f"document {attention_suites.text(shape)}", functools.partial(in_documents, t, shape)
+
+
+SUITES = [backwards, masks]

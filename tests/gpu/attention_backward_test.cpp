@@ -1,0 +1,88 @@
+// Attention's gradients on the GPU, by both back ends, against double precision.
+#include "tests/differential/attention/backward_reference.h"
+#include "tests/gpu/by_back_end.h"
+
+#include "tegula/kernels/masks.h"
+
+namespace tegula::attention_backward_test {
+using namespace kernels;
+using namespace test;
+namespace {
+
+class AttentionBackward : public ByBackEnd {
+ protected:
+  static void mask_by(BackwardCase& c, std::function<bool(int q, int kv)> mask) {
+    c.host.mask = [mask = std::move(mask)](int, int, int q, int kv) { return mask(q, kv); };
+  }
+};
+INSTANTIATE_TEST_SUITE_P(BackEnds, AttentionBackward, testing::Values("llvm", "nvrtc"));
+
+TEST_P(AttentionBackward, AgreesWithDoubles) {
+  struct Case {
+    int heads, kv_heads, q, kv, dim, head_dim_v;
+    DType dtype;
+  };
+  for (const Case& k : {Case{2, 2, 384, 384, 128, 128, DType::bf16},
+                        {4, 1, 257, 257, 64, 64, DType::bf16},
+                        {5, 1, 130, 300, 96, 40, DType::f16},
+                        {3, 3, 1, 77, 128, 64, DType::bf16},
+                        {7, 1, 200, 200, 16, 16, DType::bf16}})
+    for (const bool causal : {false, true}) {
+      BackwardCase c({.batch = 2,
+                      .heads = k.heads,
+                      .kv_heads = k.kv_heads,
+                      .seqlen_q = k.q,
+                      .seqlen_kv = k.kv,
+                      .dim = k.dim,
+                      .head_dim_v = k.head_dim_v},
+                     Device::cuda(), k.dtype);
+      SCOPED_TRACE(c.extents.str() + (causal ? "causal" : "full"));
+      AttentionSpec spec;
+      if (causal) {
+        spec.mask = masks::causal(), spec.align_bottom_right = true;
+        mask_by(c, [by = k.kv - k.q](int q, int kv) { return q + by >= kv; });
+      }
+      c.run(Attention(spec));
+      expect_backward(c);
+      if (HasFatalFailure()) return;
+    }
+}
+
+TEST_P(AttentionBackward, MasksAndSinks) {
+  struct Case {
+    Mask mask;
+    std::function<bool(int q, int kv)> host;
+  };
+  for (const Case& k :
+       {Case{masks::window(50, 20), [](int q, int kv) { return q - kv <= 50 && kv - q <= 20; }},
+        {masks::prefix_lm(40), [](int q, int kv) { return q >= kv || kv < 40; }},
+        {masks::sink_window(4, 30),
+         [](int q, int kv) { return q >= kv && (kv < 4 || q - kv <= 30); }}}) {
+    BackwardCase c({.heads = 4, .kv_heads = 2, .seqlen_q = 700, .seqlen_kv = 700, .dim = 128,
+                    .head_dim_v = 128},
+                   Device::cuda());
+    c.with_sinks();
+    mask_by(c, k.host);
+    c.run(Attention({.mask = k.mask}));
+    expect_backward(c);
+    if (HasFatalFailure()) return;
+  }
+}
+
+/// dK and dV have equal bits in each run; those of dQ may differ, but not by much.
+TEST_P(AttentionBackward, RepeatedRuns) {
+  const BackwardCase c({.batch = 2, .heads = 4, .seqlen_q = 1000, .seqlen_kv = 1000, .dim = 128,
+                        .head_dim_v = 128},
+                       Device::cuda());
+  const Attention attention({.mask = masks::causal()});
+  c.run(attention);
+  const auto dK = c.dK.to_doubles(), dV = c.dV.to_doubles();
+  for (int i = 0; i < 20; ++i) {
+    c.run(attention);
+    ASSERT_EQ(c.dK.to_doubles(), dK);
+    ASSERT_EQ(c.dV.to_doubles(), dV);
+  }
+}
+
+}  // namespace
+}  // namespace tegula::attention_backward_test
