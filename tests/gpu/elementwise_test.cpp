@@ -22,11 +22,11 @@ namespace tegula::elementwise_test {
 namespace {
 
 using ir::Cell;
-using testing::Closeness;
-using testing::ElementwiseCase;
+using emit_cases::Closeness;
+using emit_cases::ElementwiseCase;
 
 constexpr int kBlocks = 32;
-constexpr std::size_t kElements = std::size_t{kBlocks} * testing::kThreads * testing::kPerThread;
+constexpr std::size_t kElements = std::size_t{kBlocks} * emit_cases::kThreads * emit_cases::kPerThread;
 
 std::uint64_t type_mask(DType d) {
   return size_bits(d) == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << size_bits(d)) - 1;
@@ -178,7 +178,7 @@ void launch(const runtime::LoadedKernel& kernel, const std::vector<Tensor>& tens
   const runtime::Extent3 grid{kBlocks, 1, 1};
   runtime::LaunchShape shape;
   shape.grid = grid;
-  shape.block = {testing::kThreads, 1, 1};
+  shape.block = {emit_cases::kThreads, 1, 1};
   runtime::PreparedLaunch(kernel, shape, layout.slots()).launch(nullptr, block.data(), grid);
   Stream(Device::cuda()).synchronize();
 }
@@ -194,7 +194,7 @@ class Elementwise : public ::testing::TestWithParam<std::tuple<DTypeInfo, bool>>
 TEST_P(Elementwise, AgreesWithTheOracle) {
   const auto [info, nvrtc] = GetParam();
   const DType type = info.dtype;
-  const std::vector<ElementwiseCase> cases = testing::CaseList(type, 90).cases;
+  const std::vector<ElementwiseCase> cases = emit_cases::CaseList(type, 90).cases;
   std::vector<Tensor> tensors;
   std::vector<std::vector<Cell>> x;
   for (unsigned seed : {1u, 2u, 3u}) {
@@ -206,7 +206,7 @@ TEST_P(Elementwise, AgreesWithTheOracle) {
   for (const ElementwiseCase& c : cases)
     tensors.push_back(Tensor::zeros({static_cast<std::int64_t>(kElements) * size_bytes(c.out)},
                                     DType::u8, Device::cuda()));
-  launch(load(testing::elementwise_kernel(type, cases, "sm_90a"), nvrtc), tensors);
+  launch(load(emit_cases::elementwise_kernel(type, cases, "sm_90a"), nvrtc), tensors);
 
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const Expected want = expected(cases[i], type, x);

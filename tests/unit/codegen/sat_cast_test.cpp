@@ -10,7 +10,7 @@
 namespace tegula::sat_cast_test {
 namespace {
 
-using testing::SatCast;
+using emit_cases::SatCast;
 
 class SatCasts : public ::testing::TestWithParam<SatCast> {};
 
@@ -41,7 +41,7 @@ TEST_P(SatCasts, OfTheSimulatorKeepsWhatFits) {
   for (std::size_t i : {0, 1}) std::memcpy(&x[i * from], &c.operand, from);
   sim::Launch1 launch;
   launch.pointer(x).pointer(y);
-  const sim::Report report = launch.run(sim::parse_located(testing::kernel_of(c)));
+  const sim::Report report = launch.run(sim::parse_located(emit_cases::kernel_of(c)));
   // 32 threads write the same element, which the simulator may remark on.
   for (std::size_t i : {0, 1}) {
     std::uint64_t got = 0;
@@ -51,11 +51,11 @@ TEST_P(SatCasts, OfTheSimulatorKeepsWhatFits) {
 }
 
 TEST_P(SatCasts, InCudaSaturateWhereSomethingCanOverflowAndOnlyThere) {
-  const std::string source = codegen::emit_cuda(ir::parse(testing::kernel_of(GetParam()))).source;
-  EXPECT_EQ(testing::has_saturation(source), GetParam().saturates) << source;
+  const std::string source = codegen::emit_cuda(ir::parse(emit_cases::kernel_of(GetParam()))).source;
+  EXPECT_EQ(emit_cases::has_saturation(source), GetParam().saturates) << source;
 }
 
-INSTANTIATE_TEST_SUITE_P(Pairs, SatCasts, ::testing::ValuesIn(testing::kSatCasts),
+INSTANTIATE_TEST_SUITE_P(Pairs, SatCasts, ::testing::ValuesIn(emit_cases::kSatCasts),
                          [](const auto& info) {
                            return fmt::format("{}_to_{}", name(info.param.from),
                                               name(info.param.to));

@@ -8,7 +8,7 @@
 
 #include "tegula/dtype.h"
 
-namespace tegula::testing {
+namespace tegula::emit_cases {
 
 struct SatCast {
   DType from, to;
@@ -66,4 +66,4 @@ inline bool has_saturation(const std::string& text) {
   return false;
 }
 
-}  // namespace tegula::testing
+}  // namespace tegula::emit_cases

@@ -10,7 +10,7 @@
 #include "ir/builder.h"
 #include "ir/op.h"
 
-namespace tegula::testing {
+namespace tegula::emit_cases {
 
 /// How far from the oracle a result may be.
 enum class Closeness { Exact, Ulps, Absolute };
@@ -158,4 +158,4 @@ inline ir::Kernel elementwise_kernel(DType type, const std::vector<ElementwiseCa
   return k;
 }
 
-}  // namespace tegula::testing
+}  // namespace tegula::emit_cases

@@ -15,7 +15,7 @@
 namespace tegula::emit_files_test {
 namespace {
 
-using testing::count;
+using emit_cases::count;
 
 std::map<std::string, std::string> emit_files() {
   std::map<std::string, std::string> files;
@@ -42,7 +42,7 @@ class EmitFile : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(EmitFile, IsEmittedAsItsDirectivesSayAndAssembles) {
   const std::string text = emit_files().at(GetParam());
-  const ir::Kernel kernel = testing::kernel_of(text, GetParam());
+  const ir::Kernel kernel = emit_cases::kernel_of(text, GetParam());
   const std::string ptx = codegen::emit_llvm(kernel).ptx;
   for (std::string_view line : split(text, '\n')) {
     if (!line.starts_with("; ptx")) continue;
@@ -52,7 +52,7 @@ TEST_P(EmitFile, IsEmittedAsItsDirectivesSayAndAssembles) {
     check_directive(line.substr(0, colon), line.substr(colon + 2), ptx);
   }
   if (HasFailure()) std::fputs(ptx.c_str(), stderr);
-  testing::expect_sound(ptx, std::string(kernel.info.target.name()), GetParam());
+  emit_cases::expect_sound(ptx, std::string(kernel.info.target.name()), GetParam());
 }
 
 std::vector<std::string> file_names() {

@@ -16,9 +16,9 @@ namespace {
 
 using codegen::EmitOptions;
 using codegen::Emitted;
-using testing::count;
-using testing::kernel_of;
-using testing::ptx_of;
+using emit_cases::count;
+using emit_cases::kernel_of;
+using emit_cases::ptx_of;
 
 constexpr std::string_view kCopy = R"(
 kernel @copy simt target(sm_90a) threads(128) (%p: ptr<f32> [arg = 0, component = "ptr"], %q: ptr<f32> [arg = 1, component = "ptr"]) {
@@ -36,7 +36,7 @@ TEST_P(HandWritten, HopperKernelAssemblesWithoutSpillsOrSerialisation) {
       read_file(fmt::format("{}/tests/filetests/g0/{}.tir", TEGULA_SOURCE_DIR, GetParam())));
   const std::string ptx = codegen::emit_llvm(k).ptx;
   EXPECT_EQ(count(ptx, ".local"), 0);
-  testing::expect_sound(ptx, "sm_90a", GetParam(), 168);
+  emit_cases::expect_sound(ptx, "sm_90a", GetParam(), 168);
 }
 
 INSTANTIATE_TEST_SUITE_P(G0, HandWritten, ::testing::Values("gemm", "attention"));
@@ -115,14 +115,14 @@ TEST(EmitLlvm, LineTablesNameTheUsersSource) {
   EXPECT_EQ(count(ptx, "user.cpp"), 1);
   EXPECT_GE(count(ptx, ".loc"), 2);
   EXPECT_EQ(count(ptx, ", debug"), 0) << "a debug target would disable optimisation";
-  testing::expect_sound(ptx, "sm_90a", "line tables");
+  emit_cases::expect_sound(ptx, "sm_90a", "line tables");
 }
 
 TEST(EmitLlvm, LineTablesLeaveSetmaxnregInForce) {
   EmitOptions options;
   options.lineinfo = true;
   const ir::Kernel k = kernel_of(read_file(TEGULA_SOURCE_DIR "/tests/filetests/g0/gemm.tir"));
-  testing::expect_sound(codegen::emit_llvm(k, options).ptx, "sm_90a", "gemm with line tables");
+  emit_cases::expect_sound(codegen::emit_llvm(k, options).ptx, "sm_90a", "gemm with line tables");
 }
 
 TEST(EmitLlvmDeathTest, NamesThePathItTriedWhereTheLibraryIsMissing) {
@@ -200,10 +200,10 @@ TEST(EmitLlvm, RoundsF64ToFp8Once) {
 }
 
 TEST(EmitLlvm, CastsSaturateWhereSomethingCanOverflowAndOnlyThere) {
-  for (const testing::SatCast& c : testing::kSatCasts) {
-    const std::string ptx = ptx_of(testing::kernel_of(c));
-    EXPECT_EQ(testing::has_saturation(ptx), c.saturates) << testing::name_of(c) << "\n" << ptx;
-    EXPECT_TRUE(c.from != c.to || count(ptx, "cvt.") == 0) << testing::name_of(c) << "\n" << ptx;
+  for (const emit_cases::SatCast& c : emit_cases::kSatCasts) {
+    const std::string ptx = ptx_of(emit_cases::kernel_of(c));
+    EXPECT_EQ(emit_cases::has_saturation(ptx), c.saturates) << emit_cases::name_of(c) << "\n" << ptx;
+    EXPECT_TRUE(c.from != c.to || count(ptx, "cvt.") == 0) << emit_cases::name_of(c) << "\n" << ptx;
   }
 }
 
@@ -222,11 +222,11 @@ TEST_P(EveryElementwise, OpAndConversionAssembles) {
   for (const char* target : {"sm_80", "sm_90a"}) {
     const int arch = std::string_view(target) == "sm_80" ? 80 : 90;
     const DType type = GetParam().dtype;
-    if (arch < 90 && testing::is_f8(type)) continue;
+    if (arch < 90 && emit_cases::is_f8(type)) continue;
     const ir::Kernel k =
-        testing::elementwise_kernel(type, testing::CaseList(type, arch).cases, target);
+        emit_cases::elementwise_kernel(type, emit_cases::CaseList(type, arch).cases, target);
     for (const Diagnostic& d : ir::verify(k)) ADD_FAILURE() << d.str();
-    testing::expect_sound(codegen::emit_llvm(k).ptx, target, k.info.name);
+    emit_cases::expect_sound(codegen::emit_llvm(k).ptx, target, k.info.name);
   }
 }
 
@@ -236,7 +236,7 @@ INSTANTIATE_TEST_SUITE_P(Types, EveryElementwise, ::testing::ValuesIn(kDTypeInfo
 /// The hand-written matmul with setmaxnreg where it has no effect, and without wgmma's fences.
 TEST(Assembler, FindsIgnoredRegistersAndSerialisedMmas) {
   if (!runtime::find_ptxas()) GTEST_SKIP() << "no ptxas on this machine";
-  std::string ptx = testing::ptx_of(read_file(TEGULA_SOURCE_DIR "/tests/filetests/g0/gemm.tir"));
+  std::string ptx = emit_cases::ptx_of(read_file(TEGULA_SOURCE_DIR "/tests/filetests/g0/gemm.tir"));
   const auto report_of = [&](std::vector<std::string> options) {
     return runtime::assemble({.ptx = ptx, .target = "sm_90a", .options = std::move(options)})
         .report;

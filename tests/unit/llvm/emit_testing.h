@@ -11,7 +11,7 @@
 #include "runtime/assemble.h"
 #include "support/text.h"
 
-namespace tegula::testing {
+namespace tegula::emit_cases {
 
 inline ir::Kernel kernel_of(std::string_view text, std::string_view name = "<test>") {
   ir::Kernel k = ir::parse(text, name);
@@ -44,4 +44,4 @@ inline void expect_sound(const std::string& ptx, const std::string& target, std:
   }
 }
 
-}  // namespace tegula::testing
+}  // namespace tegula::emit_cases
