@@ -2,20 +2,14 @@
 // are operands of the products for dV and dK as they are; the gradient of Q is added to memory.
 #include "kernels/attention/backward_kernel.h"
 
-#include <algorithm>
-#include <bit>
 #include <numbers>
 
-#include "kernels/attention/arguments.h"
+#include "kernels/attention/gradient_rows.h"
 
 namespace tegula::kernels {
 namespace {
 
 constexpr float kBackwardToBase2 = std::numbers::log2e_v<float>;
-
-/// Returns the columns of a tile of head dim `dim`: warpgroups divide those of dQ, which must be a
-/// power of two for that.
-int columns(std::int64_t dim) { return static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(dim, 16)))); }
 
 /// Records the work on each key tile when the kernel is traced.
 template <class T>
@@ -31,8 +25,8 @@ class BackwardProgram {
         scale_(scale),
         is_grouped_(is_grouped),
         tiles_(tiles),
-        d_(slice(0, columns(x.Q.static_dim(3)))),
-        dv_(slice(0, columns(x.V.static_dim(3)))),
+        d_(slice(0, backward_columns(x.Q.static_dim(3)))),
+        dv_(slice(0, backward_columns(x.V.static_dim(3)))),
         group_(is_grouped ? x.Q.dim(1) / x.K.dim(1) : Tile(1)) {
     x.K.static_dim(3), x.dO.static_dim(3);  // static: no guards where nothing is absent
     for (const View* v : std::initializer_list<const View*>{&x.Q, &x.K, &x.V, &x.dO})
@@ -133,7 +127,7 @@ class BackwardProgram {
     if_(needs_mask, [&] { ds = where(p == 0.0f, 0.0f, ds); });
     if (x_.dK) sums.k = dot(cast<T>(ds), q, sums.k);
     if (!x_.dQ) return;
-    atomic_add((*x_.dQ)(b, h, m, d_), dot(cast<T>(ds.T()), keys.k));
+    atomic_add((*x_.dQ)(b, h, m, all), in_fragment_order(dot(cast<T>(ds.T()), keys.k)));
   }
 
   Tile visible(const KeyTile& keys, const Index& h, const Index& m) const {

@@ -1,9 +1,9 @@
 #include "kernels/attention/gradient_rows.h"
 
+#include <algorithm>
+#include <bit>
 #include <limits>
 #include <numbers>
-
-#include "tegula/attention_tiles.h"
 
 namespace tegula::kernels {
 namespace {
@@ -13,7 +13,32 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 /// Tiles of partial sums that are added at a time.
 constexpr int kAddedTiles = 256;
 
+/// Dimensions of a tile by the thread that holds an element after an MMA: groups of 16 rows, rows of
+/// 8 (`row`), groups of 8 columns, pairs of columns (`lane`).
+struct FragmentDims {
+  static constexpr int kGroups = kGradientRows / 16, kHalves = 2, kRows = 8, kLanes = 4, kPair = 2;
+};
+
+/// Does the reverse of in_fragment_order.
+Tile from_fragment_order(const Tile& sums) {
+  using F = FragmentDims;
+  const int columns = static_cast<int>(sums.shape()[1]);
+  const Tile parts = sums.reshape({F::kGroups, columns / 8, F::kRows, F::kLanes, F::kHalves, F::kPair});
+  return permute(parts, {0, 4, 2, 1, 3, 5}).reshape({kGradientRows, columns});
+}
+
 }  // namespace
+
+int backward_columns(std::int64_t dim) {
+  return static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(dim, 16))));
+}
+
+Tile in_fragment_order(const Tile& sums) {
+  using F = FragmentDims;
+  const int columns = static_cast<int>(sums.shape()[1]);
+  const Tile parts = sums.reshape({F::kGroups, F::kHalves, F::kRows, columns / 8, F::kLanes, F::kPair});
+  return permute(parts, {0, 3, 2, 4, 1, 5}).reshape({kGradientRows, columns});
+}
 
 template <class T>
 KernelOf<ForwardResults<T>, GradientRows, SinkGradients> gradient_rows() {
@@ -44,7 +69,8 @@ KernelOf<In<f32, 4>, Out<T, 4>, Scalar<f32>> query_gradients() {
     for (auto [b, h, m] : grid({dQ.dim(0), dQ.dim(1), dQ.dim(2)}, 1, 1, kGradientRows)) {
       grid_dependency_wait();
       assume(m.first() + kGradientRows <= sums.dim(2));
-      dQ(b, h, m, all) = sums(b, h, m, all) * scale;
+      dQ(b, h, m, slice(0, static_cast<int>(sums.static_dim(3)))) =
+          from_fragment_order(sums(b, h, m, all)) * scale;
     }
   });
 }

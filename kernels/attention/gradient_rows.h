@@ -1,5 +1,6 @@
 #pragma once
 // The small kernels before and after attention's main backward kernel, a row per query.
+#include <cstdint>
 #include <optional>
 
 #include "tegula/tegula.h"
@@ -31,11 +32,21 @@ struct SinkGradients {
 /// Queries of a program of these kernels.
 inline constexpr int kGradientRows = 64;
 
+/// Returns the columns of tiles of head dim `dim`: warpgroups divide those of dQ, which must be a
+/// power of two for that.
+int backward_columns(std::int64_t dim);
+
+/// Returns a tile of dQ, [kGradientRows, columns], as the workspace has it: the elements that a
+/// thread holds after an MMA are in runs of four, and those of a warp are consecutive, so that each
+/// instruction adds 512 bytes of memory.
+Tile in_fragment_order(const Tile& sums);
+
 /// Prepares the rows before the main kernel.
 template <class T>
 KernelOf<ForwardResults<T>, GradientRows, SinkGradients> gradient_rows();
 
-/// dQ = scale * sums, without the rows that are padding.
+/// dQ = scale * sums, which are in the order of in_fragment_order, without the rows that are
+/// padding.
 template <class T>
 KernelOf<In<f32, 4>, Out<T, 4>, Scalar<f32>> query_gradients();
 
