@@ -66,9 +66,15 @@ class Mainloops {
       dots.rings = RingSharing::Separate;
     LoopOrder order = order_of(dots);
     const bool is_skewed = order.last_stage > 0;
+    std::unordered_map<OpId, Label> labels;  // they are gone after the expansion
+    for (const GraphDot& dot : dots.dots) labels[dot.op] = label(graph_->label_of(dot.op));
+    const auto lasting = Expansion(loop, std::move(dots), std::move(order), plan_).run(context_);
+    if (is_skewed) return true;
     // The expansion may not keep MMAs in flight; the extracted Schedule reports what it did.
-    if (!Expansion(loop, std::move(dots), std::move(order), plan_).run(context_) && !is_skewed)
-      for (Step& step : context_.expanded.back().steps.steps) step.in_flight = 0;
+    std::vector<Label> kept;
+    for (OpId dot_op : lasting) kept.push_back(labels.at(dot_op));
+    for (Step& step : context_.expanded.back().steps.steps)
+      if (std::ranges::find(kept, step.op) == kept.end()) step.in_flight = 0;
     return true;
   }
 

@@ -125,9 +125,10 @@ class BackwardProgram {
     Tile ds = p * (dot(keys.v, grad.T()) - expand(x_.D(b, h, m), 0));
     // A value or a gradient that is not finite must not reach the pairs that are masked.
     if_(needs_mask, [&] { ds = where(p == 0.0f, 0.0f, ds); });
-    if (x_.dK) sums.k = dot(cast<T>(ds), q, sums.k);
+    const Tile rounded = cast<T>(ds);
+    if (x_.dK) sums.k = dot(rounded, q, sums.k);
     if (!x_.dQ) return;
-    atomic_add((*x_.dQ)(b, h, m, all), in_fragment_order(dot(cast<T>(ds.T()), keys.k)));
+    atomic_add((*x_.dQ)(b, h, m, all), in_fragment_order(dot(rounded.T(), keys.k)));
   }
 
   Tile visible(const KeyTile& keys, const Index& h, const Index& m) const {

@@ -50,7 +50,7 @@ std::unordered_set<OpId> first_iteration_choices(const Kernel& k, OpId loop) {
 
 }  // namespace
 
-bool Expansion::run(PassContext& context) {
+std::unordered_set<OpId> Expansion::run(PassContext& context) {
   // The slot that is being filled must not be read by dots in flight. With three slots and another
   // CTA that multiplies meanwhile, copies two steps ahead are worth more than dots that stay in
   // flight.
@@ -58,13 +58,18 @@ bool Expansion::run(PassContext& context) {
   if (!has_gathers() || gathers_.slots() > kSlotsInUse + (are_paired ? 1 : 0)) {
     accumulators_ = pending_accumulators(k_, graph_, order_);
     stay_in_flight_ = !accumulators_.empty() && stay_in_flight(graph_, order_);
+    if (stay_in_flight_) lasting_ = accumulators_.size();
+    if (accumulators_.empty()) {
+      accumulators_ = trailing_accumulators(k_, graph_, order_);
+      lasting_ = accumulators_.size();
+    }
   }
   for (const GraphDot& dot : graph_.dots)
     context.remark(Remark::Kind::Applied, k_[dot.op].loc, "dot by wgmma",
                    {{"sum", k_.type(k_[dot.op].results[0]).with_layout(nullptr).str()},
                     {"a", name(dot.operands[0])},
                     {"b", name(dot.operands[1])},
-                    {"overlapped", stay_in_flight_ || order_.stage(dot.op) > 0 ? "1" : "0"}});
+                    {"overlapped", is_lasting(dot.op) || order_.stage(dot.op) > 0 ? "1" : "0"}});
   if (order_.last_stage > 0 && l_.is_nested()) early_stationary_ = readers_of_stationary();
   l_.allocate(ring_uses(k_, graph_, order_), graph_.stationary);
   for (OperandPipeline& use : l_.pipelines)
@@ -89,7 +94,10 @@ bool Expansion::run(PassContext& context) {
   l_.finish();
   if (tiles_) tiles_->close();
   for (Value v : unused_) erase_unused(k_, v);
-  return stay_in_flight_;
+  std::unordered_set<OpId> lasting;
+  for (const PendingAccumulator& acc : accumulators_)
+    if (is_lasting(acc.dot)) lasting.insert(acc.dot);
+  return lasting;
 }
 
 std::unordered_set<OpId> Expansion::readers_of_stationary() const {

@@ -31,13 +31,16 @@ void Expansion::step(int first, int last, Value iteration, bool is_steady) {
     use.is_waited_for = false;
     use.is_released = use.last_stage < first || use.last_stage > last || is_very_last_;
     use.left = use.dots;
-    if (!is_late(use)) use.left.insert(use.loads.begin(), use.loads.end());
+    if (is_late(use))
+      std::erase_if(use.left, [&](OpId dot) { return !is_lasting(dot); });
+    else
+      use.left.insert(use.loads.begin(), use.loads.end());
   }
   Builder head = here();
   if (is_steady) {
     for (const OperandPipeline& use : l_.pipelines)
       if (!is_late(use)) l_.prefetch_next(head, use, position(head, use, use.last_stage));
-    if (stay_in_flight_)
+    if (lasting_ > 0)
       for (const PendingAccumulator& acc : accumulators_)
         running_.push_back(
             {acc.dot, values_.read(body_carries(k_, old_)[acc.carry], 0), {}, 0, true});
@@ -56,7 +59,7 @@ void Expansion::step(int first, int last, Value iteration, bool is_steady) {
     end_turn(at.op);
   }
   retire_last_step();
-  retire(stay_in_flight_ ? accumulators_.size() : 0);
+  retire(lasting_);
   running_.clear();
 }
 
@@ -133,10 +136,10 @@ void Expansion::issue(const ScheduledOp& at) {
   Value acc = k_[dot].operands[2];
   const bool is_fresh = !is_pending && is_zero(k_, acc);
   acc = is_fresh ? b.op(Opcode::Poison, {}, k_.type(acc)) : values_.read(acc, at.stage);
-  if (stay_in_flight_) {
-    Running& before = *std::ranges::find(running_, dot, &Running::dot);
-    acc = before.pending;
-    before.is_continued = true;
+  if (is_lasting(dot)) {
+    const auto before = std::ranges::find(running_, dot, &Running::dot);
+    acc = before == running_.end() ? last_sums_.at(dot) : before->pending;
+    if (before != running_.end()) before->is_continued = true;
   }
   const Value adds = is_pending ? is_later_ : adds_ && at.stage > 0 ? adds_ : b.flag(!is_fresh);
   std::vector<Value> operands{acc, {}, {}, adds};
@@ -207,7 +210,8 @@ void Expansion::retire(std::size_t left) {
     if (r.is_continued) continue;
     const Type sum = k_.type(k_[r.dot].results[0]);
     pending.push_back(r.pending);
-    types.push_back(i < over && !has_accumulator(r.dot) ? sum : Type::pending(sum));
+    const bool stays_pending = has_accumulator(r.dot) && (stay_in_flight_ || lasting_ == 0);
+    types.push_back(i < over && !stays_pending ? sum : Type::pending(sum));
   }
   const std::vector<Value> results =
       MmaLoop::wait(b, pending, types, static_cast<int>(left), std::move(kept));
@@ -218,7 +222,9 @@ void Expansion::retire(std::size_t left) {
       r.pending = results[next++];
       if (is_of_last_tile(r.stage))
         late_sum_ = r.pending;
-      else if (!r.is_of_last_step)
+      else if (r.is_of_last_step)
+        last_sums_[r.dot] = r.pending;
+      else
         values_.define(k_[r.dot].results[0], r.stage, r.pending);
     }
     if (i >= over) continue;

@@ -49,13 +49,16 @@ class Expansion {
         stored_(k_, graph_),
         anchor_(l.loop) {}
 
-  /// Expands the loop. Returns true if all dots stay in flight past the end of a step.
-  bool run(PassContext& context);
+  /// Expands the loop. Returns the dots that stay in flight past the end of a step.
+  std::unordered_set<OpId> run(PassContext& context);
 
  private:
   bool has_accumulator(OpId dot) const {
     return std::ranges::find(accumulators_, dot, &PendingAccumulator::dot) != accumulators_.end();
   }
+
+  /// Returns true if the dot stays in flight past the end of a step.
+  bool is_lasting(OpId dot) const { return lasting_ > 0 && has_accumulator(dot); }
 
   /// Returns the dots that read operands loaded before the loop, or nothing if one of them runs
   /// late. After those of the last iteration, the operands may be overwritten, long before the loop
@@ -65,7 +68,9 @@ class Expansion {
   // ---- rings
   const OperandLoad* ring_load(Value tile) const { return graph_.ring_load(k_, tile); }
   /// Returns true if the slots are free only one step after their last reader was issued.
-  bool is_late(const OperandPipeline& use) const { return stay_in_flight_ && !use.dots.empty(); }
+  bool is_late(const OperandPipeline& use) const {
+    return std::ranges::any_of(use.dots, [&](OpId dot) { return is_lasting(dot); });
+  }
   static RingPosition position(Builder& b, const OperandPipeline& use, int stage);
 
   // ---- rows that threads copy
@@ -221,7 +226,9 @@ class Expansion {
   std::unordered_map<OpId, OperandPipeline*> ring_of_;  ///< of each load of the loop
   OpId anchor_;                                         ///< ops are inserted before it
   std::vector<PendingAccumulator> accumulators_;        ///< one for each dot, or none
-  bool stay_in_flight_ = false;                         ///< all dots, past the end of a step
+  std::size_t lasting_ = 0;      ///< dots, the last ones of a step, that stay in flight past its end
+  bool stay_in_flight_ = false;  ///< all dots do
+  std::unordered_map<OpId, Value> last_sums_;  ///< retired sums of the previous step's lasting dots
   std::vector<Running> running_;
   std::vector<std::pair<OpId, int>> read_;  ///< loads that threads have read in the step, by stage
   Value is_later_;                          ///< the step is not the first

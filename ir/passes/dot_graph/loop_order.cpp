@@ -215,10 +215,13 @@ class EarlyDots {
       for (std::size_t fragment : units_[unit].fragments) place(fragment);
       place(unit);
     }
-    // Sums that no iteration reads may stay in flight past its end.
-    if (std::ranges::none_of(dots_.dots, [&](const GraphDot& d) { return is_read(d.op); }))
-      for (Step& step : schedule_.steps)
-        if (dots_.find(graph_[*graph_.find(step.op)].ops.front())) step.in_flight = 1;
+    // Sums that no iteration reads may stay in flight past its end, behind the others.
+    for (Step& step : std::views::reverse(schedule_.steps)) {
+      const OpId op = graph_[*graph_.find(step.op)].ops.front();
+      if (!dots_.find(op)) continue;
+      if (is_read(op)) break;
+      step.in_flight = 1;
+    }
     return std::move(schedule_);
   }
 

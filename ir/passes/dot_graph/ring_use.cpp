@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <ranges>
 
 #include "ir/analysis/index_facts.h"
 #include "ir/loop.h"
@@ -121,6 +122,27 @@ std::vector<PendingAccumulator> pending_accumulators(const Kernel& k, const DotG
     found.push_back({dot.op, *carry, loop_inits(k[graph.loop])[*carry]});
   }
   return found;
+}
+
+std::vector<PendingAccumulator> trailing_accumulators(const Kernel& k, const DotGraph& graph,
+                                                      const LoopOrder& order) {
+  if (order.last_stage > 0 || has_inner_mma(k, graph.loop) || !graph.gathers.empty()) return {};
+  const Uses uses(k);
+  std::vector<PendingAccumulator> found;
+  for (const ScheduledOp& at : std::views::reverse(order.ops)) {
+    const GraphDot* dot = graph.find(at.op);
+    if (!dot) continue;
+    const auto carry = pending_carry(k, uses, graph.loop, *dot);
+    const auto is_in_memory = [](const DotOperand& operand) {
+      return operand.form == OperandForm::Ring || operand.form == OperandForm::Shared;
+    };
+    if (!carry || !order.in_flight.contains(dot->op) ||
+        !std::ranges::all_of(dot->operands, is_in_memory))
+      break;
+    found.push_back({dot->op, *carry, loop_inits(k[graph.loop])[*carry]});
+  }
+  std::ranges::reverse(found);
+  return found.size() == graph.dots.size() ? std::vector<PendingAccumulator>() : found;
 }
 
 bool stay_in_flight(const DotGraph& graph, const LoopOrder& order) {

@@ -27,5 +27,10 @@ std::vector<PendingAccumulator> pending_accumulators(const Kernel& k, const DotG
 /// None of them may read a tile that threads make, because such a tile is rewritten in each
 /// iteration.
 bool stay_in_flight(const DotGraph& graph, const LoopOrder& order);
+/// Returns the accumulators of the dots at the end of an iteration that stay in flight past it,
+/// while the next iteration waits for its first result, if threads read results of other dots. None
+/// of them may read registers, nor tiles that are loaded once.
+std::vector<PendingAccumulator> trailing_accumulators(const Kernel& k, const DotGraph& graph,
+                                                      const LoopOrder& order);
 
 }  // namespace tegula::ir
