@@ -102,11 +102,9 @@ void release_to_cluster(Lowering& l, const OpData& d) {
 
 void lower_ChannelRelease(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
-  if (d.attrs.i(AttrName::generic_proxy) == 1) {
-    // All lanes' reads precede the TMA writes that one lane's arrival permits.
-    l.b.effect(Opcode::FenceProxyAsync, {});
-    l.b.effect(Opcode::WarpSync, {});
-  }
+  // All lanes' reads precede the TMA writes that one lane's arrival permits. Only writes of threads
+  // need a proxy fence.
+  if (d.attrs.i(AttrName::generic_proxy) == 1) l.b.effect(Opcode::WarpSync, {});
   if (d.operands.size() == 4) return release_to_cluster(l, d);
   const Value lane = l.b.cmp("eq", l.coordinate(HwDim::Lane), l.b.i32(0));
   l.b.effect(Opcode::MbarArrive, {l.mbarrier(d.operands[0], d.operands[1]),

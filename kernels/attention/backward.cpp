@@ -112,7 +112,9 @@ struct AttentionBackward::Kernels {
     const PlanSlot L = plan.scratch(rows, DType::f32), D = plan.scratch(rows, DType::f32);
     PlanSlot dQ, partial;
     if (tensor(kGradQ).defined())
-      dQ = plan.scratch({rows[0], rows[1], padded, backward_columns(Q.size(3))}, DType::f32);
+      dQ = plan.scratch({rows[0], rows[1], padded / kGradientRows,
+                         kGradientRows * backward_columns(Q.size(3))},
+                        DType::f32);
     if (tensor(kGradSinks).defined())
       partial = plan.scratch({rows[0], rows[1], padded / kGradientRows}, DType::f32);
     if (queries > 0)

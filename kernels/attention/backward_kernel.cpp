@@ -114,11 +114,12 @@ class BackwardProgram {
     const Index &b = keys.b, m = blocks.block(step);
     inside(b, h, {&x_.Q, &x_.dO});
     padded(b, h, m, {&x_.L, &x_.D});
-    if (x_.dQ) padded(b, h, m, {&*x_.dQ});
+    if (x_.dQ) inside(b, h, {&*x_.dQ}), assume(m.first() / tiles_.block_q < x_.dQ->dim(2));
     const Tile q = fill_absent(x_.Q(b, h, m, d_), 0), grad = fill_absent(x_.dO(b, h, m, dv_), 0);
     const Tile needs_mask = blocks.needs_mask(step, spec_.mask != nullptr) ||
                             keys.n.first() + tiles_.block_kv > x_.K.dim(2);
-    Tile p = exp2(dot(keys.k, q.T()) * (scale_ * kBackwardToBase2) - expand(x_.L(b, h, m), 0));
+    const Tile scores = dot(keys.k, q.T());
+    Tile p = exp2(fma(scores, scale_ * kBackwardToBase2, -expand(x_.L(b, h, m), 0)));
     if_(needs_mask, [&] { p = where(visible(keys, h, m), p, 0.0f); });
     if (x_.dV) sums.v = dot(cast<T>(p), grad, sums.v);
     if (!x_.dK && !x_.dQ) return;
@@ -128,7 +129,8 @@ class BackwardProgram {
     const Tile rounded = cast<T>(ds);
     if (x_.dK) sums.k = dot(rounded, q, sums.k);
     if (!x_.dQ) return;
-    atomic_add((*x_.dQ)(b, h, m, all), in_fragment_order(dot(rounded.T(), keys.k)));
+    atomic_add((*x_.dQ)(b, h, m.first() / tiles_.block_q, all),
+               in_fragment_order(dot(rounded.T(), keys.k)));
   }
 
   Tile visible(const KeyTile& keys, const Index& h, const Index& m) const {

@@ -17,7 +17,7 @@ struct BackwardTensors {
   /// [batch, heads, padded queries]: the logarithm to base 2 of the softmax's denominator, +inf
   /// for a row without keys; and the dot product of O and dO minus the gradient of lse.
   In<f32, 3> L, D;
-  std::optional<InOut<f32, 4>> dQ;  ///< [batch, heads, padded queries, head_dim], without `scale`
+  std::optional<InOut<f32, 4>> dQ;  ///< sums without `scale` (GradientRows)
   std::optional<Out<T, 4>> dK, dV;
 };
 

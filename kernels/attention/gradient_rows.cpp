@@ -22,7 +22,7 @@ struct FragmentDims {
 /// Does the reverse of in_fragment_order.
 Tile from_fragment_order(const Tile& sums) {
   using F = FragmentDims;
-  const int columns = static_cast<int>(sums.shape()[1]);
+  const int columns = static_cast<int>(sums.shape()[0]) / kGradientRows;
   const Tile parts = sums.reshape({F::kGroups, columns / 8, F::kRows, F::kLanes, F::kHalves, F::kPair});
   return permute(parts, {0, 4, 2, 1, 3, 5}).reshape({kGradientRows, columns});
 }
@@ -37,7 +37,7 @@ Tile in_fragment_order(const Tile& sums) {
   using F = FragmentDims;
   const int columns = static_cast<int>(sums.shape()[1]);
   const Tile parts = sums.reshape({F::kGroups, F::kHalves, F::kRows, columns / 8, F::kLanes, F::kPair});
-  return permute(parts, {0, 3, 2, 4, 1, 5}).reshape({kGradientRows, columns});
+  return permute(parts, {0, 3, 2, 4, 1, 5}).reshape({kGradientRows * columns});
 }
 
 template <class T>
@@ -54,7 +54,8 @@ KernelOf<ForwardResults<T>, GradientRows, SinkGradients> gradient_rows() {
       d = where(has_no_keys, 0.0f, d);
       to.L(b, h, m) = where(has_no_keys, kInfinity, lse * std::numbers::log2e_v<float>);
       to.D(b, h, m) = d;
-      if (to.dQ) (*to.dQ)(b, h, m, all) = zeros<f32>(kGradientRows, to.dQ->static_dim(3));
+      if (to.dQ)
+        (*to.dQ)(b, h, m.first() / kGradientRows, all) = zeros<f32>(to.dQ->static_dim(3));
       if (!sinks.partial) continue;
       const Tile share = exp(fill_absent((*sinks.sinks)(h), 0) - lse);
       const Tile of_row = where(has_no_keys, 0.0f, share * d);
@@ -68,9 +69,9 @@ KernelOf<In<f32, 4>, Out<T, 4>, Scalar<f32>> query_gradients() {
   return kernel("attention_query_gradients", [](In<f32, 4> sums, Out<T, 4> dQ, Scalar<f32> scale) {
     for (auto [b, h, m] : grid({dQ.dim(0), dQ.dim(1), dQ.dim(2)}, 1, 1, kGradientRows)) {
       grid_dependency_wait();
-      assume(m.first() + kGradientRows <= sums.dim(2));
-      dQ(b, h, m, slice(0, static_cast<int>(sums.static_dim(3)))) =
-          from_fragment_order(sums(b, h, m, all)) * scale;
+      const int columns = static_cast<int>(sums.static_dim(3)) / kGradientRows;
+      dQ(b, h, m, slice(0, columns)) =
+          from_fragment_order(sums(b, h, m.first() / kGradientRows, all)) * scale;
     }
   });
 }

@@ -16,8 +16,9 @@ struct ForwardResults {
   std::optional<In<f32, 3>> dlse;
 };
 
-/// Rows of the workspace, whose number is a multiple of the query block (BackwardTensors). dQ is
-/// cleared.
+/// Rows of the workspace, whose number is a multiple of the query block (BackwardTensors). dQ
+/// [batch, heads, blocks of kGradientRows queries, elements of a block in the order of
+/// in_fragment_order] is cleared.
 struct GradientRows {
   Out<f32, 3> L, D;
   std::optional<Out<f32, 4>> dQ;
@@ -36,7 +37,7 @@ inline constexpr int kGradientRows = 64;
 /// power of two for that.
 int backward_columns(std::int64_t dim);
 
-/// Returns a tile of dQ, [kGradientRows, columns], as the workspace has it: the elements that a
+/// Returns the elements of a tile of dQ, [kGradientRows, columns], as the workspace has them: the elements that a
 /// thread holds after an MMA are in runs of four, and those of a warp are consecutive, so that each
 /// instruction adds 512 bytes of memory.
 Tile in_fragment_order(const Tile& sums);

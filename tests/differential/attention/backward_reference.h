@@ -58,7 +58,7 @@ inline ExpectedGradients expected_gradients(const BackwardCase& c) {
   x.sinks.resize(static_cast<std::size_t>(e.heads));
   const double scale = c.host.scale != 0 ? c.host.scale : 1 / std::sqrt(static_cast<double>(e.dim));
   const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
-  std::vector<double> s(at(e.seqlen_kv)), p(s.size()), dp(s.size());
+  std::vector<double> s(at(e.seqlen_kv)), p(s.size()), dp(s.size()), out(at(e.head_dim_v));
   for (std::int64_t b = 0; b < e.batch; ++b)
     for (std::int64_t h = 0; h < e.heads; ++h)
       for (std::int64_t i = 0; i < e.seqlen_q; ++i) {
@@ -78,6 +78,7 @@ inline ExpectedGradients expected_gradients(const BackwardCase& c) {
           top = std::max(top, s[at(j)]);
         }
         if (std::isinf(top)) continue;  // no keys and no sink
+        out.assign(out.size(), 0);
         double sum = std::exp(sink - top), d_of_row = dlse.empty() ? 0 : -dlse[at(row)];
         for (double one : s) sum += std::exp(one - top);
         for (std::int64_t j = 0; j < e.seqlen_kv; ++j) {
@@ -87,12 +88,17 @@ inline ExpectedGradients expected_gradients(const BackwardCase& c) {
             dp[at(j)] += grad[at(row * e.head_dim_v + d)] * v[at((kv + j) * e.head_dim_v + d)];
           if (p[at(j)] == 0) continue;
           d_of_row += p[at(j)] * dp[at(j)];
+          for (std::int64_t d = 0; d < e.head_dim_v; ++d)
+            out[at(d)] += p[at(j)] * v[at((kv + j) * e.head_dim_v + d)];
         }
+        double d_size = 0;  // O is rounded before D is computed of it
+        for (std::int64_t d = 0; d < e.head_dim_v; ++d)
+          d_size += std::abs(out[at(d)] * grad[at(row * e.head_dim_v + d)]);
         x.sinks[at(h)] -= std::exp(sink - top) / sum * d_of_row;
         for (std::int64_t j = 0; j < e.seqlen_kv; ++j) {
           if (p[at(j)] == 0) continue;
           const double ds = p[at(j)] * (dp[at(j)] - d_of_row),
-                       size = p[at(j)] * (std::abs(dp[at(j)]) + std::abs(d_of_row));
+                       size = p[at(j)] * (std::abs(dp[at(j)]) + std::abs(d_of_row) + d_size);
           for (std::int64_t d = 0; d < e.dim; ++d) {
             const std::size_t mine = at(row * e.dim + d), theirs = at((kv + j) * e.dim + d);
             x.q[mine] += scale * ds * k[theirs];
