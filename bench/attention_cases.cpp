@@ -93,8 +93,8 @@ Case keyed(const char* name, const NumberedSetup& setup, Key (*key)(Tensors, dou
           setup};
 }
 
-/// Does the same for the gradients of Q, K and V: O and Lse are inputs, and the last tensors are dO,
-/// dQ, dK and dV.
+/// Does the same for the gradients of Q, K and V: O and Lse are inputs, and the last tensors are
+/// dO, dQ, dK and dV.
 template <class Key>
 Case backward(const char* name, const NumberedSetup& setup, Key (*key)(Tensors, double)) {
   const auto made = std::make_shared<std::map<Key, Attention>>();

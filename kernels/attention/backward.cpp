@@ -23,7 +23,18 @@ constexpr const char* kBackwardName = "attention backward";
 
 /// Arguments of a call, including tensors that the caller leaves undefined.
 enum BackwardArgument : std::uint8_t {
-  kOfQ, kOfK, kOfV, kOfO, kOfLse, kOfSinks, kGradO, kGradLse, kGradQ, kGradK, kGradV, kGradSinks
+  kOfQ,
+  kOfK,
+  kOfV,
+  kOfO,
+  kOfLse,
+  kOfSinks,
+  kGradO,
+  kGradLse,
+  kGradQ,
+  kGradK,
+  kGradV,
+  kGradSinks
 };
 
 void check_call(const Tensor& Q, const Tensor& K, const Tensor& V, const AttentionSaved& saved,
@@ -37,10 +48,9 @@ void check_call(const Tensor& Q, const Tensor& K, const Tensor& V, const Attenti
   require_optional(kBackwardName, "the gradient of K", into.K, Q.dtype(), K.shape());
   require_optional(kBackwardName, "the gradient of V", into.V, Q.dtype(), V.shape());
   require_optional(kBackwardName, "the gradient of sinks", into.sinks, DType::f32, heads);
-  if (into.sinks.defined())
-    require_tensor(kBackwardName, "sinks", saved.sinks, DType::f32, heads);
-  for (const auto& [name, n] : {std::pair{"the head dim of Q", Q.size(3)},
-                                {"the head dim of V", V.size(3)}})
+  if (into.sinks.defined()) require_tensor(kBackwardName, "sinks", saved.sinks, DType::f32, heads);
+  for (const auto& [name, n] :
+       {std::pair{"the head dim of Q", Q.size(3)}, {"the head dim of V", V.size(3)}})
     if (n > kMaxBackwardDim)
       throw_argument_error(ErrorId::kernel_argument, kBackwardName, name, std::to_string(n),
                            "at most 128: tiles for larger ones are not built");
@@ -96,10 +106,13 @@ struct AttentionBackward::Kernels {
 
   template <class T>
   void build(PlanBuilder& plan) const {
-    const auto tensor = [&](BackwardArgument a) -> const Tensor& { return plan.tensor(plan.argument(a)); };
+    const auto tensor = [&](BackwardArgument a) -> const Tensor& {
+      return plan.tensor(plan.argument(a));
+    };
     const Tensor &Q = tensor(kOfQ), &K = tensor(kOfK);
     const std::int64_t length = Q.size(2), queries = Q.size(0) * Q.size(1) * length;
-    const BackwardTiles tiles;
+    const bool is_wide = std::max(Q.size(3), tensor(kOfV).size(3)) > 64;
+    const BackwardTiles tiles{.stages = is_wide ? 2 : 4};
     const float scale = spec->scale.value_or(1.0f / std::sqrt(static_cast<float>(Q.size(3))));
     const auto& kernels = of<T>();
     if (queries == 0) {
@@ -112,9 +125,9 @@ struct AttentionBackward::Kernels {
     const PlanSlot L = plan.scratch(rows, DType::f32), D = plan.scratch(rows, DType::f32);
     PlanSlot dQ, partial;
     if (tensor(kGradQ).defined())
-      dQ = plan.scratch({rows[0], rows[1], padded / kGradientRows,
-                         kGradientRows * backward_columns(Q.size(3))},
-                        DType::f32);
+      dQ = plan.scratch(
+          {rows[0], rows[1], padded / kGradientRows, kGradientRows * backward_columns(Q.size(3))},
+          DType::f32);
     if (tensor(kGradSinks).defined())
       partial = plan.scratch({rows[0], rows[1], padded / kGradientRows}, DType::f32);
     if (queries > 0)
@@ -139,9 +152,8 @@ struct AttentionBackward::Kernels {
                   .value_or(BlockListSlots{});
     }
     const auto& kernels = of<T>();
-    const BackwardKernel<T> kernel(kernels.main.of(tiles, [&] {
-      return backward_kernel<T>(spec, traversal, tiles).shared_instance();
-    }));
+    const BackwardKernel<T> kernel(kernels.main.of(
+        tiles, [&] { return backward_kernel<T>(spec, traversal, tiles).shared_instance(); }));
     kernels.latest = kernel.shared_instance().get();
     plan.launch(kernel, plan.argument(kOfQ), plan.argument(kOfK), plan.argument(kOfV),
                 plan.argument(kGradO), L, D, dQ, plan.argument(kGradK), plan.argument(kGradV),

@@ -15,9 +15,9 @@ constexpr float kBackwardToBase2 = std::numbers::log2e_v<float>;
 template <class T>
 class BackwardProgram {
  public:
-  BackwardProgram(const AttentionSpec& spec, const QueryTraversal& traversal, const BackwardTensors<T>& x,
-          const BackwardLists& lists, const Scalar<f32>& scale, bool is_grouped,
-          const BackwardTiles& tiles)
+  BackwardProgram(const AttentionSpec& spec, const QueryTraversal& traversal,
+                  const BackwardTensors<T>& x, const BackwardLists& lists, const Scalar<f32>& scale,
+                  bool is_grouped, const BackwardTiles& tiles)
       : spec_(spec),
         traversal_(traversal),
         x_(x),
@@ -157,11 +157,13 @@ template <class T>
 BackwardKernel<T> backward_kernel(std::shared_ptr<const AttentionSpec> spec,
                                   std::shared_ptr<const QueryTraversal> traversal,
                                   const BackwardTiles& tiles) {
-  return kernel("attention_backward", [spec, traversal, tiles](
-                                          const BackwardTensors<T>& tensors, Scalar<f32> scale,
-                                          bool is_grouped, const BackwardLists& lists) {
-    BackwardProgram<T>(*spec, *traversal, tensors, lists, scale, is_grouped, tiles).all_tiles();
-  });
+  return kernel("attention_backward",
+                [spec, traversal, tiles](const BackwardTensors<T>& tensors, Scalar<f32> scale,
+                                         bool is_grouped, const BackwardLists& lists) {
+                  BackwardProgram<T>(*spec, *traversal, tensors, lists, scale, is_grouped, tiles)
+                      .all_tiles();
+                })
+      .prefer({.stages = tiles.stages});
 }
 
 template BackwardKernel<bf16> backward_kernel<bf16>(std::shared_ptr<const AttentionSpec>,

@@ -3,7 +3,7 @@
 #include <memory>
 #include <optional>
 
-#include "kernels/attention/heuristics.h"
+#include "kernels/attention/gradient_rows.h"
 #include "kernels/attention/query_traversal.h"
 #include "tegula/tegula.h"
 
@@ -27,9 +27,9 @@ struct BackwardLists {
   std::optional<In<i32, 3>> counts, full;
 };
 
-/// Queries of an iteration, and keys of a program.
+/// Queries of an iteration, keys of a program, and slots of the rings.
 struct BackwardTiles {
-  int block_q = 64, block_kv = 128;
+  int block_q = kGradientRows, block_kv = 128, stages = 2;
   friend auto operator<=>(const BackwardTiles&, const BackwardTiles&) = default;
 };
 

@@ -13,8 +13,8 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 /// Tiles of partial sums that are added at a time.
 constexpr int kAddedTiles = 256;
 
-/// Dimensions of a tile by the thread that holds an element after an MMA: groups of 16 rows, rows of
-/// 8 (`row`), groups of 8 columns, pairs of columns (`lane`).
+/// Dimensions of a tile by the thread that holds an element after an MMA: groups of 16 rows, rows
+/// of 8 (`row`), groups of 8 columns, pairs of columns (`lane`).
 struct FragmentDims {
   static constexpr int kGroups = kGradientRows / 16, kHalves = 2, kRows = 8, kLanes = 4, kPair = 2;
 };
@@ -23,20 +23,23 @@ struct FragmentDims {
 Tile from_fragment_order(const Tile& sums) {
   using F = FragmentDims;
   const int columns = static_cast<int>(sums.shape()[0]) / kGradientRows;
-  const Tile parts = sums.reshape({F::kGroups, columns / 8, F::kRows, F::kLanes, F::kHalves, F::kPair});
+  const Tile parts =
+      sums.reshape({F::kGroups, columns / 8, F::kRows, F::kLanes, F::kHalves, F::kPair});
   return permute(parts, {0, 4, 2, 1, 3, 5}).reshape({kGradientRows, columns});
 }
 
 }  // namespace
 
 int backward_columns(std::int64_t dim) {
-  return static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(dim, 16))));
+  return static_cast<int>(
+      std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(dim, 16))));
 }
 
 Tile in_fragment_order(const Tile& sums) {
   using F = FragmentDims;
   const int columns = static_cast<int>(sums.shape()[1]);
-  const Tile parts = sums.reshape({F::kGroups, F::kHalves, F::kRows, columns / 8, F::kLanes, F::kPair});
+  const Tile parts =
+      sums.reshape({F::kGroups, F::kHalves, F::kRows, columns / 8, F::kLanes, F::kPair});
   return permute(parts, {0, 3, 2, 4, 1, 5}).reshape({kGradientRows * columns});
 }
 
@@ -54,8 +57,7 @@ KernelOf<ForwardResults<T>, GradientRows, SinkGradients> gradient_rows() {
       d = where(has_no_keys, 0.0f, d);
       to.L(b, h, m) = where(has_no_keys, kInfinity, lse * std::numbers::log2e_v<float>);
       to.D(b, h, m) = d;
-      if (to.dQ)
-        (*to.dQ)(b, h, m.first() / kGradientRows, all) = zeros<f32>(to.dQ->static_dim(3));
+      if (to.dQ) (*to.dQ)(b, h, m.first() / kGradientRows, all) = zeros<f32>(to.dQ->static_dim(3));
       if (!sinks.partial) continue;
       const Tile share = exp(fill_absent((*sinks.sinks)(h), 0) - lse);
       const Tile of_row = where(has_no_keys, 0.0f, share * d);

@@ -37,9 +37,9 @@ inline constexpr int kGradientRows = 64;
 /// power of two for that.
 int backward_columns(std::int64_t dim);
 
-/// Returns the elements of a tile of dQ, [kGradientRows, columns], as the workspace has them: the elements that a
-/// thread holds after an MMA are in runs of four, and those of a warp are consecutive, so that each
-/// instruction adds 512 bytes of memory.
+/// Returns the elements of a tile of dQ, [kGradientRows, columns], as the workspace has them: the
+/// elements that a thread holds after an MMA are in runs of four, and those of a warp are
+/// consecutive, so that each instruction adds 512 bytes of memory.
 Tile in_fragment_order(const Tile& sums);
 
 /// Prepares the rows before the main kernel.

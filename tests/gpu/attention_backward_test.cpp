@@ -58,7 +58,11 @@ TEST_P(AttentionBackward, MasksAndSinks) {
         {masks::prefix_lm(40), [](int q, int kv) { return q >= kv || kv < 40; }},
         {masks::sink_window(4, 30),
          [](int q, int kv) { return q >= kv && (kv < 4 || q - kv <= 30); }}}) {
-    BackwardCase c({.heads = 4, .kv_heads = 2, .seqlen_q = 700, .seqlen_kv = 700, .dim = 128,
+    BackwardCase c({.heads = 4,
+                    .kv_heads = 2,
+                    .seqlen_q = 700,
+                    .seqlen_kv = 700,
+                    .dim = 128,
                     .head_dim_v = 128},
                    Device::cuda());
     c.with_sinks();
@@ -71,9 +75,9 @@ TEST_P(AttentionBackward, MasksAndSinks) {
 
 /// dK and dV have equal bits in each run; those of dQ may differ, but not by much.
 TEST_P(AttentionBackward, RepeatedRuns) {
-  const BackwardCase c({.batch = 2, .heads = 4, .seqlen_q = 1000, .seqlen_kv = 1000, .dim = 128,
-                        .head_dim_v = 128},
-                       Device::cuda());
+  const BackwardCase c(
+      {.batch = 2, .heads = 4, .seqlen_q = 1000, .seqlen_kv = 1000, .dim = 128, .head_dim_v = 128},
+      Device::cuda());
   const Attention attention({.mask = masks::causal()});
   c.run(attention);
   const auto dK = c.dK.to_doubles(), dV = c.dV.to_doubles();

@@ -21,12 +21,13 @@
 namespace tegula::elementwise_test {
 namespace {
 
-using ir::Cell;
 using emit_cases::Closeness;
 using emit_cases::ElementwiseCase;
+using ir::Cell;
 
 constexpr int kBlocks = 32;
-constexpr std::size_t kElements = std::size_t{kBlocks} * emit_cases::kThreads * emit_cases::kPerThread;
+constexpr std::size_t kElements =
+    std::size_t{kBlocks} * emit_cases::kThreads * emit_cases::kPerThread;
 
 std::uint64_t type_mask(DType d) {
   return size_bits(d) == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << size_bits(d)) - 1;

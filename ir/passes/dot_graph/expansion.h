@@ -226,8 +226,8 @@ class Expansion {
   std::unordered_map<OpId, OperandPipeline*> ring_of_;  ///< of each load of the loop
   OpId anchor_;                                         ///< ops are inserted before it
   std::vector<PendingAccumulator> accumulators_;        ///< one for each dot, or none
-  std::size_t lasting_ = 0;      ///< dots, the last ones of a step, that stay in flight past its end
-  bool stay_in_flight_ = false;  ///< all dots do
+  std::size_t lasting_ = 0;  ///< dots, the last ones of a step, that stay in flight past its end
+  bool stay_in_flight_ = false;                ///< all dots do
   std::unordered_map<OpId, Value> last_sums_;  ///< retired sums of the previous step's lasting dots
   std::vector<Running> running_;
   std::vector<std::pair<OpId, int>> read_;  ///< loads that threads have read in the step, by stage

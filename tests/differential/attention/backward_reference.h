@@ -32,7 +32,9 @@ struct BackwardCase {
     sinks = Tensor::normal(heads, DType::f32, 0, 1, seed, Q.device());
     dlse = Tensor::normal(lse.shape(), DType::f32, 0, 1, seed + 1, Q.device());
     dsinks = Tensor::full(heads, NAN, DType::f32, Q.device());
-    host.sink = [values = sinks.to_doubles()](int h) { return values[static_cast<std::size_t>(h)]; };
+    host.sink = [values = sinks.to_doubles()](int h) {
+      return values[static_cast<std::size_t>(h)];
+    };
   }
   void run(const Attention& a) const {
     const Stream stream(Q.device());
@@ -49,7 +51,9 @@ struct ExpectedGradients {
 
 inline ExpectedGradients expected_gradients(const BackwardCase& c) {
   const Extents& e = c.extents;
-  const auto to = [](const Tensor& t) { return t.defined() ? t.to_doubles() : std::vector<double>(); };
+  const auto to = [](const Tensor& t) {
+    return t.defined() ? t.to_doubles() : std::vector<double>();
+  };
   const auto q = to(c.Q), k = to(c.K), v = to(c.V), grad = to(c.dO), dlse = to(c.dlse);
   ExpectedGradients x;
   x.q.resize(q.size()), x.q_size.resize(q.size());
@@ -107,7 +111,8 @@ inline ExpectedGradients expected_gradients(const BackwardCase& c) {
             x.k_size[theirs] += scale * size * std::abs(q[mine]);
           }
           for (std::int64_t d = 0; d < e.head_dim_v; ++d) {
-            const std::size_t of = at(row * e.head_dim_v + d), into = at((kv + j) * e.head_dim_v + d);
+            const std::size_t of = at(row * e.head_dim_v + d),
+                              into = at((kv + j) * e.head_dim_v + d);
             x.v[into] += p[at(j)] * grad[of];
             x.v_size[into] += p[at(j)] * std::abs(grad[of]);
           }

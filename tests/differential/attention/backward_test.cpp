@@ -29,9 +29,9 @@ TEST_P(Backward, FullAndCausal) {
   for (const int length : {1, 63, 130, 257})
     for (const bool causal : {false, true}) {
       SCOPED_TRACE(causal);
-      BackwardCase c({.heads = 2, .seqlen_q = length, .seqlen_kv = length, .dim = 128,
-                      .head_dim_v = 128},
-                     GetParam());
+      BackwardCase c(
+          {.heads = 2, .seqlen_q = length, .seqlen_kv = length, .dim = 128, .head_dim_v = 128},
+          GetParam());
       AttentionSpec spec;
       if (causal) {
         spec.mask = masks::causal();

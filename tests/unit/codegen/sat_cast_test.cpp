@@ -51,7 +51,8 @@ TEST_P(SatCasts, OfTheSimulatorKeepsWhatFits) {
 }
 
 TEST_P(SatCasts, InCudaSaturateWhereSomethingCanOverflowAndOnlyThere) {
-  const std::string source = codegen::emit_cuda(ir::parse(emit_cases::kernel_of(GetParam()))).source;
+  const std::string source =
+      codegen::emit_cuda(ir::parse(emit_cases::kernel_of(GetParam()))).source;
   EXPECT_EQ(emit_cases::has_saturation(source), GetParam().saturates) << source;
 }
 

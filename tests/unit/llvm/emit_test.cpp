@@ -202,7 +202,8 @@ TEST(EmitLlvm, RoundsF64ToFp8Once) {
 TEST(EmitLlvm, CastsSaturateWhereSomethingCanOverflowAndOnlyThere) {
   for (const emit_cases::SatCast& c : emit_cases::kSatCasts) {
     const std::string ptx = ptx_of(emit_cases::kernel_of(c));
-    EXPECT_EQ(emit_cases::has_saturation(ptx), c.saturates) << emit_cases::name_of(c) << "\n" << ptx;
+    EXPECT_EQ(emit_cases::has_saturation(ptx), c.saturates) << emit_cases::name_of(c) << "\n"
+                                                            << ptx;
     EXPECT_TRUE(c.from != c.to || count(ptx, "cvt.") == 0) << emit_cases::name_of(c) << "\n" << ptx;
   }
 }

@@ -213,7 +213,8 @@ class Attention {
   /// specifications without gradients (T1662).
   ///
   ///     attn(stream, Q, K, V, O, {.lse = lse});
-  ///     attn.backward(stream, Q, K, V, {.O = O, .lse = lse}, {.O = dO}, {.Q = dQ, .K = dK, .V = dV});
+  ///     attn.backward(stream, Q, K, V, {.O = O, .lse = lse}, {.O = dO}, {.Q = dQ, .K = dK, .V =
+  ///     dV});
   void backward(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
                 const AttentionSaved& saved, const AttentionGradients& of,
                 const AttentionInputGradients& into,
