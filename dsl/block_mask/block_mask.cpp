@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "dsl/block_mask/block_coverage.h"
 #include "dsl/block_mask/derived_block_lists.h"
 #include "dsl/block_mask/kv_range_analysis.h"
 #include "dsl/signature.h"
@@ -28,6 +29,10 @@ struct TracedAlone {
   }
 };
 
+bool has_wide_index(std::initializer_list<const Tensor*> tensors) {
+  return std::ranges::any_of(tensors, [](const Tensor* x) { return dsl::needs_wide_index(*x); });
+}
+
 }  // namespace
 
 BlockMask::BlockMask(const Mask& mask, bool in_order) : mask_(mask), text_(derive(in_order)) {}
@@ -35,11 +40,14 @@ BlockMask::BlockMask(const Mask& mask, bool in_order) : mask_(mask), text_(deriv
 std::string BlockMask::derive(bool in_order) {
   const TracedAlone traced(mask_);
   depends_on_data_ = !traced.function || !traced.function->tables.empty();
+  if (traced.function) dependence_ = mask_dependence(*traced.function->owner);
+  evaluated_ = std::make_shared<const DerivedBlockLists>(EvaluatedMask{mask_, dependence_});
   if (!traced.function)
     return fmt::format("all, the mask cannot be traced over scalars: {}", traced.error);
   const KvRangeAnalysis ranges(*traced.function);
   const ir::MaskClosedForm& form = ranges.form();
   const std::string why = fmt::format("class {}: {}", name(form.mask_class), form.reason);
+  is_unsolved_ = form.mask_class == ir::MaskClass::Data && !form.tells_blocks && !in_order;
   if (form.mask_class == ir::MaskClass::Data && !form.tells_blocks)
     return fmt::format("a range of what is solved, else all ({})", why);
   const ir::SolvedConditions& limits = ranges.limits();
@@ -63,27 +71,40 @@ KvRanges BlockMask::record(const Tile& first, const Tile& last, const Tile& seql
   return now.function ? KvRangeAnalysis(*now.function).record(first, last, seqlen_kv) : KvRanges{};
 }
 
-bool BlockMask::has_lists_for(std::initializer_list<const Tensor*> tensors) const {
-  const bool is_wide =
-      std::ranges::any_of(tensors, [](const Tensor* x) { return dsl::needs_wide_index(*x); });
-  return derived_ && (!is_wide || derived_->holds_in_64_bits());
+const DerivedBlockLists* BlockMask::lists_for(bool is_wide) const {
+  const DerivedBlockLists* lists = is_unsolved_ ? evaluated_.get() : derived_.get();
+  return lists && (!is_wide || lists->holds_in_64_bits()) ? lists : nullptr;
 }
 
 std::optional<BlockListArgs> BlockMask::lists(const Stream& stream, const Tensor& Q,
                                               const Tensor& K, const Tensor& V, const Tensor& O,
                                               BlockShape block, const QueryTileRows& rows) const {
-  if (!has_lists_for({&Q, &K, &V, &O})) return std::nullopt;
-  return derived_->make(stream, Q, K, block, rows);
+  const bool is_wide = has_wide_index({&Q, &K, &V, &O});
+  const DerivedBlockLists* lists = lists_for(is_wide);
+  if (!lists) return std::nullopt;
+  return lists->make(stream, Q, K, block, rows, is_wide);
 }
 
 std::optional<BlockListSlots> BlockMask::lists(PlanBuilder& plan, const Tensor& Q, const Tensor& K,
                                                const Tensor& V, const Tensor& O, BlockShape block,
                                                const QueryTileRows& rows, PlanSlot cu_q,
                                                PlanSlot cu_kv) const {
-  if (!has_lists_for({&Q, &K, &V, &O})) return std::nullopt;
-  return derived_->make(plan, Q, K, block, rows, cu_q, cu_kv);
+  const bool is_wide = has_wide_index({&Q, &K, &V, &O});
+  const DerivedBlockLists* lists = lists_for(is_wide);
+  if (!lists) return std::nullopt;
+  return lists->make(plan, Q, K, block, rows, cu_q, cu_kv, is_wide);
 }
 
-std::string BlockMask::explain() const { return derived_ ? derived_->explain() : ""; }
+void BlockMask::evaluate(PlanBuilder& plan, const Tensor& Q, const Tensor& K, BlockShape block,
+                         bool align_bottom_right, bool is_transposed,
+                         const BlockListSlots& lists) const {
+  const BlockShape tiles = is_transposed ? BlockShape{block.block_kv, block.block_q} : block;
+  evaluated_->write(plan, is_transposed ? K : Q, is_transposed ? Q : K,
+                    {tiles, align_bottom_right, is_transposed}, lists);
+}
+
+std::string BlockMask::explain() const {
+  return (derived_ ? derived_->explain() : "") + evaluated_->explain();
+}
 
 }  // namespace tegula

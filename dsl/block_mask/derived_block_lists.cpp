@@ -1,5 +1,5 @@
-// Two kernels: one computes bounds of the mask's key values per block, the other a row of the list
-// for each tile of queries.
+// Two kernels: one computes bounds of the mask's key values per block, or the coverage of each
+// block, the other a row of the list for each tile of queries.
 #include "dsl/block_mask/derived_block_lists.h"
 
 #include <algorithm>
@@ -11,8 +11,11 @@
 #include <optional>
 #include <utility>
 
+#include "dsl/block_mask/block_coverage.h"
 #include "dsl/block_mask/mask_values.h"
 #include "dsl/block_mask/recorded_interval.h"
+#include "dsl/block_mask/sequence_lists.h"
+#include "dsl/signature.h"
 #include "tegula/int_math.h"
 #include "tegula/scratch.h"
 #include "tegula/tegula.h"
@@ -38,6 +41,8 @@ using ir::MaskNodeId;
 /// Number of kv blocks that a program classifies at a time.
 constexpr int kChunk = 256;
 constexpr int kSecond = 1 << 16;
+/// Extents are rounded to this divisor, so that other lengths do not compile another kernel.
+constexpr int kDivisor = 16;
 
 /// Bounds of the leaves of one axis over the pieces of a block, indexed by leaf * pieces + piece.
 using LeafBounds = std::vector<TileBounds>;
@@ -88,29 +93,6 @@ LeafBounds fold_keys(const MaskSides& mask, const Tile& b, const Tile& h, const 
               [&](const Tile& lane) { return Positions{h, min(first + lane, length - 1)}; });
 }
 
-/// cu_seqlens, if given.
-struct Lengths {
-  const std::optional<In<i32, 1>>&q, &kv;
-
-  void any_number() const { q->do_not_specialize(0), kv->do_not_specialize(0); }
-};
-
-/// Lengths of one entry of a batch, or of one of many sequences, and the columns of its lists.
-struct SequenceLists {
-  Tile seqlen_q, seqlen_kv;
-  std::optional<KvIndexWindow> columns = {};
-
-  static SequenceLists of(const Lengths& lengths, const Tile& b, int block) {
-    const auto at = [](const In<i32, 1>& begins, const Tile& i) {
-      return fill_absent(begins(i), 0);
-    };
-    const Tile next = b + 1, kv_first = at(*lengths.kv, b),
-               seqlen_kv = at(*lengths.kv, next) - kv_first, q_first = at(*lengths.q, b);
-    return {at(*lengths.q, next) - q_first, seqlen_kv,
-            KvIndexWindow::of_sequence(b, kv_first, seqlen_kv, block)};
-  }
-};
-
 void store(const Out<i32, 4>& Bounds, const LeafBounds& bounds, const Subscript& b,
            const Subscript& h, const Subscript& n) {
   for (std::size_t i = 0; i < bounds.size(); ++i) {
@@ -118,9 +100,6 @@ void store(const Out<i32, 4>& Bounds, const LeafBounds& bounds, const Subscript&
     Bounds(2 * i + 1, b, h, n) = bounds[i].hi;
   }
 }
-
-/// Number of programs that share the blocks of one of many sequences.
-constexpr int kShares = 32;
 
 /// Bounds[2 * (leaf * pieces + piece) + {0, 1}, b, h, block] of the key leaves of a mask. With many
 /// sequences b is 0, and their blocks are in the columns of their lists.
@@ -224,46 +203,58 @@ LeafBounds fold_queries(const MaskSides& mask, const Tile& b, const Tile& h, con
   });
 }
 
-/// Writes a row of the list: full blocks from the front, partial ones from the back.
+/// Returns what is known about a chunk of blocks of a row of the list.
+using TruthOfBlocks = std::function<ThreeValued(const Index& n)>;
+
+/// Writes a row of the list: full blocks from the front, partial ones from the back, or after the
+/// full ones if the list is contiguous.
 struct BlockListWriter {
-  BlockListWriter(const MaskSides& of, const In<i32, 4>& key_bounds, const Out<i32, 4>& to,
-                  int keys, const SequenceLists& of_part, const Tile& has_queries)
-      : mask(of),
-        key_bounds_of(key_bounds),
+  BlockListWriter(const TruthOfBlocks& known, const Out<i32, 4>& to, int keys,
+                  const SequenceLists& of_part, const Tile& has_queries, bool is_contiguous)
+      : truth_of(known),
         blocks(to),
         block(keys),
         part(of_part),
         end(part.columns ? part.columns->end : blocks.dim(3)),
         count(part.columns ? where(has_queries, cdiv(part.seqlen_kv, block), 0)
-                           : cdiv(part.seqlen_kv, block)) {}
+                           : cdiv(part.seqlen_kv, block)),
+        contiguous(is_contiguous) {}
 
-  const MaskSides& mask;
-  const In<i32, 4>& key_bounds_of;
+  const TruthOfBlocks& truth_of;
   const Out<i32, 4>& blocks;
   int block;
   const SequenceLists& part;
   Tile end, count;
+  bool contiguous;
 
   struct Counts {
     Tile whole, masked;
   };
-  Counts run(const Tile& b, const Tile& h, const Index& m, const LeafBounds& queries) const {
-    const LeafBounds launch = launch_values(mask, b, h);
+  Counts run(const Tile& b, const Tile& h, const Index& m) const {
+    const auto whole_of = [&](const ThreeValued& truth, const Tile& at, const Tile& exists) {
+      return exists && truth.lo && (at + 1) * block <= part.seqlen_kv;
+    };
+    Tile wholes = full<i32>(0);
+    if (contiguous)
+      for (auto n : steps(count, kChunk)) {
+        const Tile at = n.indices();
+        wholes = wholes + sum(cast<i32>(whole_of(truth_of(n), at, at < count)), 0);
+      }
     Tile whole = full<i32>(0), masked = full<i32>(0);
     for (auto n : steps(count, kChunk).independent()) {
-      const LeafBounds keys = key_bounds(mask, key_bounds_of, b, h, n, block, part);
-      const ThreeValued truth = classify(mask, {launch, queries, keys});
+      const ThreeValued truth = truth_of(n);
       const Tile at = n.indices(), exists = at < count;
-      const Tile is_whole = exists && truth.lo && (at + 1) * block <= part.seqlen_kv;
+      const Tile is_whole = whole_of(truth, at, exists);
       const Tile is_masked = exists && truth.hi && !is_whole;
       // One number holds both prefix sums: neither exceeds the chunk.
       const Tile both = cast<i32>(is_whole) + cast<i32>(is_masked) * kSecond,
                  before = cumsum(both, 0, {.exclusive = true}), total = sum(both, 0);
       Tile from_front = whole + (before & (kSecond - 1));
       if (part.columns) from_front = from_front + part.columns->begin;
-      const Tile from_back = end - 1 - masked - (before >> 16);
+      const Tile for_masked = contiguous ? wholes + masked + (before >> 16)
+                                         : end - 1 - masked - (before >> 16);
       blocks(part.columns ? Subscript(0) : Subscript(b), h, m,
-             where(is_whole, from_front, where(is_masked, from_back, -1))) = at;
+             where(is_whole, from_front, where(is_masked, for_masked, -1))) = at;
       whole = whole + (total & (kSecond - 1));
       masked = masked + (total >> 16);
     }
@@ -271,26 +262,49 @@ struct BlockListWriter {
   }
 };
 
+/// Returns what evaluating the mask found (make_coverage_kernel).
+ThreeValued evaluated(const In<i32, 4>& coverage, const Tile& b, const Tile& h, const Index& m,
+                      const Index& n, const SequenceLists& part) {
+  const Tile is = part.columns
+                      ? fill_absent(coverage(0, h, m, n.shifted(part.columns->begin)), 0)
+                      : fill_absent(coverage(b, h, m, n), 0);
+  return {is == kFullBlock, is != 0};
+}
+
+/// `Known` has the bounds of the key leaves, or the coverage of each block if there is no `mask`.
 auto make_list_kernel(std::shared_ptr<const MaskSides> mask) {
   return kernel(
       "attention_block_list",
-      [mask](In<i32, 4> KeyBounds, Out<i32, 4> Blocks, Out<i32, 3> Counts, Out<i32, 3> Full,
+      [mask](In<i32, 4> Known, Out<i32, 4> Blocks, Out<i32, 3> Counts, Out<i32, 3> Full,
              Scalar<i32> seqlen_q, Scalar<i32> seqlen_kv, std::optional<In<i32, 1>> cu_q,
-             std::optional<In<i32, 1>> cu_kv, int group, bool align_bottom_right) {
-        const int BM = tune("BM", kListQueries, 128), BN = tune("BN", kListKeys, 128);
+             std::optional<In<i32, 1>> cu_kv, int group, bool align_bottom_right,
+             bool is_contiguous) {
+        const int BM = tune("BM", kListKeys, 128), BN = tune("BN", kListKeys, 128);
         const Lengths lengths{cu_q, cu_kv};
         // There is room for longer calls, and between the two kinds of blocks.
         Blocks.partial(), Counts.partial(), Full.partial();
         if (cu_q) lengths.any_number(), Counts.do_not_specialize(0), Full.do_not_specialize(0);
+        if (is_contiguous)  // a caller's tensors have any extents
+          for (const View* v : std::initializer_list<const View*>{&Blocks, &Counts, &Full})
+            for (int d = 0; d < 3; ++d) v->do_not_specialize(d), v->do_not_specialize_stride(d);
         const Tile longest = seqlen_q, rows = group > 1 ? longest * group : longest;
         for (auto [b, h, m] : grid({Counts.dim(0), Counts.dim(1), cdiv(rows, BM)}, 1, 1, 1)) {
           const SequenceLists part =
               cu_q ? SequenceLists::of(lengths, b.first(), BN) : SequenceLists{seqlen_q, seqlen_kv};
           const Tile has_queries = m.first() * BM < part.seqlen_q * group;
-          const BlockListWriter maker{*mask, KeyBounds, Blocks, BN, part, has_queries};
-          const LeafBounds queries = fold_queries(*mask, b.first(), h.first(), m.first() * BM, BM,
-                                                  part, {group, align_bottom_right});
-          const auto [whole, masked] = maker.run(b.first(), h.first(), m, queries);
+          LeafBounds queries, launch;
+          if (mask) {
+            queries = fold_queries(*mask, b.first(), h.first(), m.first() * BM, BM, part,
+                                   {group, align_bottom_right});
+            launch = launch_values(*mask, b.first(), h.first());
+          }
+          const TruthOfBlocks truth = [&](const Index& n) {
+            if (!mask) return evaluated(Known, b.first(), h.first(), m, n, part);
+            const LeafBounds keys = key_bounds(*mask, Known, b.first(), h.first(), n, BN, part);
+            return classify(*mask, {launch, queries, keys});
+          };
+          const BlockListWriter maker{truth, Blocks, BN, part, has_queries, is_contiguous};
+          const auto [whole, masked] = maker.run(b.first(), h.first(), m);
           Counts(b, h, m) = whole + masked;
           Full(b, h, m) = whole;
         }
@@ -370,12 +384,23 @@ KvIndexWindow KvIndexWindow::of_sequence(const Tile& b, const Tile& first, const
 struct DerivedBlockLists::Kernels {
   Kernels(const MaskFunction& source, bool heads_are_rows)
       : mask(std::make_shared<const MaskSides>(source, heads_are_rows)),
+        on_batch(mask->sides.on_batch()),
+        on_head(mask->sides.on_head()),
         bounds(make_bounds_kernel(mask)),
+        coverage(make_coverage_kernel({})),
         list(make_list_kernel(mask)),
+        order(make_order_kernel()) {}
+  explicit Kernels(const EvaluatedMask& source)
+      : on_batch(source.dependence.on_batch),
+        on_head(source.dependence.on_head),
+        bounds(make_bounds_kernel({})),
+        coverage(make_coverage_kernel(source)),
+        list(make_list_kernel({})),
         order(make_order_kernel()) {}
 
   struct OfTiles {
     decltype(make_bounds_kernel({})) bounds;
+    CoverageKernel coverage;
     decltype(make_list_kernel({})) list;
   };
   const OfTiles& of(BlockShape t) {
@@ -383,24 +408,34 @@ struct DerivedBlockLists::Kernels {
     const std::pair key{t.block_q, t.block_kv};
     const auto found = made.find(key);
     if (found != made.end()) return found->second;
-    const OfTiles k{bounds.with({{"BN", t.block_kv}}),
-                    list.with({{"BM", t.block_q}, {"BN", t.block_kv}})};
+    const Tuning tiles{{"BM", t.block_q}, {"BN", t.block_kv}};
+    const OfTiles k{bounds.with({{"BN", t.block_kv}}), coverage.with(tiles), list.with(tiles)};
     return made.try_emplace(key, k).first->second;
+  }
+
+  /// Returns the number of bounds of a block of keys.
+  std::int64_t bounds_of_block() const {
+    const ir::MaskAxisDependence& sides = mask->sides;
+    if (sides.is_plain_key()) return 1;
+    return 2 * sides.pieces(MaskAxis::Key) * static_cast<std::int64_t>(sides.key_leaves.size());
   }
 
   std::string explain() {
     const std::lock_guard lock(mutex);
     std::string text;
     for (const auto& [tiles, k] : made) {
-      if (!mask->sides.is_plain_key()) text += k.bounds.explain();
+      if (!mask) text += k.coverage.explain();
+      if (mask && !mask->sides.is_plain_key()) text += k.bounds.explain();
       text += k.list.explain();
     }
     if (orders) text += order.explain();
     return text;
   }
 
-  std::shared_ptr<const MaskSides> mask;
+  std::shared_ptr<const MaskSides> mask;  ///< none: the mask is evaluated
+  bool on_batch, on_head;
   decltype(make_bounds_kernel({})) bounds;
+  CoverageKernel coverage;
   decltype(make_list_kernel({})) list;
   decltype(make_order_kernel()) order;
   std::atomic<bool> orders = false;  ///< true if it has ordered tiles
@@ -411,51 +446,52 @@ struct DerivedBlockLists::Kernels {
 DerivedBlockLists::DerivedBlockLists(const MaskFunction& source)
     : of_head_(std::make_unique<Kernels>(source, false)),
       of_group_(std::make_unique<Kernels>(source, true)) {}
+DerivedBlockLists::DerivedBlockLists(const EvaluatedMask& mask)
+    : of_head_(std::make_unique<Kernels>(mask)) {}
 DerivedBlockLists::~DerivedBlockLists() = default;
 
 bool DerivedBlockLists::holds_in_64_bits() const {
-  return MaskIntervals(of_head_->mask->sides).has_no_overflow();
+  return !of_head_->mask || MaskIntervals(of_head_->mask->sides).has_no_overflow();
 }
 
 template <class Memory>
 typename Memory::Lists DerivedBlockLists::made_in(Memory& memory, const Tensor& Q, const Tensor& K,
                                                   BlockShape tiles, const QueryTileRows& call,
                                                   const typename Memory::Place& cu_q,
-                                                  const typename Memory::Place& cu_kv) const {
+                                                  const typename Memory::Place& cu_kv,
+                                                  bool is_wide) const {
   Kernels& made = call.group > 1 ? *of_group_ : *of_head_;
-  const ir::MaskAxisDependence& sides = made.mask->sides;
   const bool is_varlen = call.lengths.q.defined();
-  // Round extents to one divisor, so that other lengths do not compile another kernel.
-  constexpr int kDivisor = 16;
   const std::int64_t sequences = is_varlen ? call.lengths.q.size(0) - 1 : Q.size(0),
                      seqlen_q = is_varlen ? call.lengths.max_seqlen_q : Q.size(2) / call.group;
-  const std::int64_t batch = is_varlen || sides.on_batch() ? sequences : 1,
-                     heads = sides.on_head() ? Q.size(1) : 1,
+  const std::int64_t batch = is_varlen || made.on_batch ? sequences : 1,
+                     heads = made.on_head ? Q.size(1) : 1,
                      rows = round_up(ceil_div(seqlen_q * call.group, tiles.block_q), kDivisor);
   // Each sequence's last block may contain a single key.
   const std::int64_t n = round_up(
       is_varlen ? K.size(2) / tiles.block_kv + sequences : ceil_div(K.size(2), tiles.block_kv),
       kDivisor);
-  const std::int64_t bounds =
-      sides.is_plain_key()
-          ? 1
-          : 2 * sides.pieces(MaskAxis::Key) * static_cast<std::int64_t>(sides.key_leaves.size());
   const std::int64_t entries = is_varlen ? 1 : batch;
-  const Dims of_rows{batch, heads, rows};
-  const Dims of_bounds{bounds, entries, heads, n}, of_blocks{entries, heads, rows, n};
+  const Dims of_rows{batch, heads, rows}, of_blocks{entries, heads, rows, n};
+  Dims of_known = of_blocks;
+  if (made.mask) of_known = {made.bounds_of_block(), entries, heads, n};
   const auto bytes = [](const Dims& shape) { return Scratch::bytes_of(shape, DType::i32); };
-  memory.reserve(bytes(of_bounds) + bytes(of_blocks) +
+  memory.reserve(bytes(of_known) + bytes(of_blocks) +
                  (call.longest_first ? 3 : 2) * bytes(of_rows));
-  const auto key_bounds = memory.take(of_bounds);
+  const auto known = memory.take(of_known);
   typename Memory::Lists lists{
       memory.take(of_blocks), memory.take(of_rows), memory.take(of_rows), {}};
   if (call.longest_first) lists.order = memory.take(of_rows);
   const auto seqlen_kv = static_cast<i32>(K.size(2));
   const Kernels::OfTiles& kernels = made.of(tiles);
-  if (!sides.is_plain_key()) memory.launch(kernels.bounds, key_bounds, seqlen_kv, cu_q, cu_kv);
-  memory.launch(kernels.list, key_bounds, lists.blocks, lists.counts, lists.full,
+  if (!made.mask)
+    memory.launch(kernels.coverage, known, static_cast<i32>(seqlen_q), seqlen_kv, cu_q, cu_kv,
+                  call.align_bottom_right, false, is_wide);
+  else if (!made.mask->sides.is_plain_key())
+    memory.launch(kernels.bounds, known, seqlen_kv, cu_q, cu_kv);
+  memory.launch(kernels.list, known, lists.blocks, lists.counts, lists.full,
                 static_cast<i32>(seqlen_q), seqlen_kv, cu_q, cu_kv, call.group,
-                call.align_bottom_right);
+                call.align_bottom_right, false);
   const Dims all{sequences, Q.size(1), rows};
   if (call.longest_first) {
     made.orders = true;
@@ -468,19 +504,37 @@ typename Memory::Lists DerivedBlockLists::made_in(Memory& memory, const Tensor& 
 }
 
 BlockListArgs DerivedBlockLists::make(const Stream& stream, const Tensor& Q, const Tensor& K,
-                                      BlockShape tiles, const QueryTileRows& rows) const {
+                                      BlockShape tiles, const QueryTileRows& rows,
+                                      bool is_wide) const {
   StreamMemory memory{stream, Q.device(), {}};
-  return made_in(memory, Q, K, tiles, rows, rows.lengths.q, rows.lengths.kv);
+  return made_in(memory, Q, K, tiles, rows, rows.lengths.q, rows.lengths.kv, is_wide);
 }
 BlockListSlots DerivedBlockLists::make(PlanBuilder& plan, const Tensor& Q, const Tensor& K,
                                        BlockShape tiles, const QueryTileRows& rows, PlanSlot cu_q,
-                                       PlanSlot cu_kv) const {
+                                       PlanSlot cu_kv, bool is_wide) const {
   PlanMemory memory{plan};
-  return made_in(memory, Q, K, tiles, rows, cu_q, cu_kv);
+  return made_in(memory, Q, K, tiles, rows, cu_q, cu_kv, is_wide);
+}
+
+void DerivedBlockLists::write(PlanBuilder& plan, const Tensor& Q, const Tensor& K,
+                              const EvaluatedLists& how, const BlockListSlots& lists) const {
+  const std::int64_t rows = Q.size(2), columns = K.size(2);
+  const Dims& of_rows = plan.tensor(lists.counts).shape();
+  const Kernels::OfTiles& kernels = of_head_->of(how.tiles);
+  const PlanSlot coverage =
+      plan.scratch({of_rows[0], of_rows[1], round_up(ceil_div(rows, how.tiles.block_q), kDivisor),
+                    round_up(ceil_div(columns, how.tiles.block_kv), kDivisor)},
+                   DType::i32);
+  plan.launch(kernels.coverage, coverage, static_cast<i32>(rows), static_cast<i32>(columns),
+              PlanSlot(), PlanSlot(), how.align_bottom_right, how.is_transposed,
+              dsl::needs_wide_index(Q) || dsl::needs_wide_index(K));
+  plan.launch(kernels.list, coverage, lists.blocks, lists.counts, lists.full,
+              static_cast<i32>(rows), static_cast<i32>(columns), PlanSlot(), PlanSlot(), 1,
+              how.align_bottom_right, true);
 }
 
 std::string DerivedBlockLists::explain() const {
-  return of_head_->explain() + of_group_->explain();
+  return of_head_->explain() + (of_group_ ? of_group_->explain() : "");
 }
 
 }  // namespace tegula

@@ -173,6 +173,15 @@ AttentionCall varlen_call(const Tensor& Q, const Tensor& K, const Tensor& V, con
           static_cast<std::int32_t>(longest)};
 }
 
+Tile checked_mask(const Tile& mask) {
+  if (is_float(mask.dtype()))
+    throw_argument_error(ErrorId::kernel_argument, "attention", "the result of `mask`",
+                         name(mask.dtype()),
+                         "a comparison, true where the query attends to the key; what is added to "
+                         "scores is a `score`");
+  return mask;
+}
+
 void require_keys_for_queries(const Tensor& Q, const Tensor& K) {
   if (Q.size(2) > K.size(2)) throw_argument_error(ErrorId::align_bottom_right, Q.str(), K.str());
 }

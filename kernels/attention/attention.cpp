@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <mutex>
+#include <optional>
 
 #include "kernels/argument_error.h"
 #include "kernels/attention/arguments.h"
@@ -234,11 +235,70 @@ struct Attention::Kernels {
     const SplitKv splits = facts->split_kv(call);
     const AttentionConfig config = facts->config(call, splits.all() > 1);
     BlockListSlots lists;
-    if (facts->traversal.uses_block_list()) lists = facts->lists(plan, slots, call, config);
+    const bool uses_list = facts->uses_block_list(call);
+    evaluates_mask = uses_list && facts->traversal.evaluable();
+    if (uses_list) lists = facts->lists(plan, slots, call, config);
     if (call.Q.dtype() == DType::f16)
       of_f16.build(plan, call, slots, scale, splits, config, lists);
     else
       of_bf16.build(plan, call, slots, scale, splits, config, lists);
+  }
+
+  /// Returns the mask for lists that the caller keeps, which are made by evaluating it.
+  const BlockMask& listed_mask() const {
+    const AttentionSpec& s = spec();
+    if (s.weighting == AttentionNormalization::stick_breaking)
+      throw_argument_error(ErrorId::stick_breaking_blocks);
+    if (s.kv_range || s.full_kv_range) throw_argument_error(ErrorId::blocks_and_range);
+    std::call_once(makes_listed, [&] {
+      listed.emplace([mask = s.mask](const Tile& b, const Tile& h, const Tile& q, const Tile& kv) {
+        return mask ? checked_mask(mask(b, h, q, kv)) : Tile(true);
+      });
+    });
+    return *listed;
+  }
+
+  BlockList new_list(const Tensor& Q, const Tensor& K, BlockListRows of) const {
+    const MaskDependence& mask = listed_mask().dependence();
+    const AttentionTileShape tiles = facts->list_tiles(dense_call(Q, K, K, Q, {}));
+    BlockList list{{}, {}, {}, tiles.block_q, tiles.block_kv};
+    const std::int64_t queries = ceil_div(Q.size(2), tiles.block_q),
+                       keys = ceil_div(K.size(2), tiles.block_kv);
+    const bool of_keys = of == BlockListRows::keys;
+    const Dims rows{mask.on_batch ? Q.size(0) : 1, mask.on_head ? Q.size(1) : 1,
+                    of_keys ? keys : queries};
+    // Calls with other lengths read strides of the same divisibility.
+    const std::int64_t capacity = round_up(std::max<std::int64_t>(of_keys ? queries : keys, 1), 16);
+    const auto empty = [&](const Dims& shape) {
+      return Tensor::empty(shape, DType::i32, Q.device());
+    };
+    list.kv_indices = empty({rows[0], rows[1], rows[2], capacity});
+    list.kv_num_blocks = empty(rows), list.full_kv_num_blocks = empty(rows);
+    return list;
+  }
+
+  void write_list(const Stream& stream, const Tensor& Q, const Tensor& K, const BlockList& list,
+                  BlockListRows of) const {
+    const BlockMask& mask = listed_mask();
+    const bool of_keys = of == BlockListRows::keys;
+    enum : std::uint8_t { kListQ, kListK, kIndices, kNumbers, kFullNumbers };
+    list_plans.call(
+        stream,
+        tensor_args(Q, K, list.kv_indices, list.kv_num_blocks, list.full_kv_num_blocks),
+        PlanOptions{of_keys, list.block_q, list.block_kv}, [&](PlanBuilder& plan) {
+          dense_call(Q, K, K, Q, {});
+          if (spec().align_bottom_right) require_keys_for_queries(Q, K);
+          check_blocks(list);
+          const std::int64_t queries = ceil_div(Q.size(2), list.block_q),
+                             keys = ceil_div(K.size(2), list.block_kv);
+          check_written(list, {Q, {Q.size(0), Q.size(1), of_keys ? keys : queries}},
+                        mask.dependence(), of_keys ? queries : keys);
+          if (list.kv_num_blocks.numel() == 0) return;
+          mask.evaluate(plan, Q, K, {list.block_q, list.block_kv}, spec().align_bottom_right,
+                        of_keys,
+                        {plan.argument(kIndices), plan.argument(kNumbers),
+                         plan.argument(kFullNumbers), {}});
+        });
   }
 
   dsl::KernelInstance* latest(DType dtype) const {
@@ -258,6 +318,10 @@ struct Attention::Kernels {
   mutable std::once_flag backward_once;
   mutable std::optional<AttentionBackward> backward_pass;
   CallPlans plans{StrideKey::exact};  ///< whether heads are packed depends on exact strides
+  CallPlans list_plans;
+  mutable std::once_flag makes_listed;
+  mutable std::optional<BlockMask> listed;
+  mutable std::atomic<bool> evaluates_mask = false;  ///< in the plan that was built last
 };
 
 Attention::Attention(AttentionSpec spec, AttentionSchedule schedule, AttentionNumerics numerics,
@@ -304,11 +368,26 @@ void Attention::backward(const Stream& stream, const Tensor& Q, const Tensor& K,
   kernels_->backward().call(stream, Q, K, V, saved, of, into);
 }
 
+BlockList Attention::block_list(const Stream& stream, const Tensor& Q, const Tensor& K,
+                                BlockListRows rows, Loc at) const {
+  const detail::CallPlace here(at);
+  const BlockList list = kernels_->new_list(Q, K, rows);
+  kernels_->write_list(stream, Q, K, list, rows);
+  return list;
+}
+
+void Attention::write_block_list(const Stream& stream, const Tensor& Q, const Tensor& K,
+                                 const BlockList& list, BlockListRows rows, Loc at) const {
+  const detail::CallPlace here(at);
+  kernels_->write_list(stream, Q, K, list, rows);
+}
+
 std::string Attention::explain(DType dtype, Loc at) const {
   const detail::CallPlace here(at);
   const std::string kernel = tegula::detail::explain(*kernels_->latest(dtype));
   const KvTraversal& traversal = kernels_->facts->traversal;
-  return kernel + "keys visited: " + traversal.text() + "\n" + traversal.explain();
+  const char* made = kernels_->evaluates_mask ? "a block list made by evaluating the mask, else " : "";
+  return kernel + "keys visited: " + made + traversal.text() + "\n" + traversal.explain();
 }
 std::string Attention::dump(std::string_view verb, DType dtype, Loc at) const {
   const detail::CallPlace here(at);

@@ -3,7 +3,7 @@
 
 #include <numbers>
 
-#include "kernels/argument_error.h"
+#include "kernels/attention/arguments.h"
 #include "kernels/attention/query_rows.h"
 #include "kernels/attention/softmax_state.h"
 #include "kernels/attention/split_kv.h"
@@ -287,16 +287,8 @@ class Program {
     return spec_.weighting == AttentionNormalization::none ? s : kScoresToBase2 * s;
   }
 
-  /// Evaluates the mask. Rejects floats: such a mask is probably meant to be added to scores, as 0
-  /// and -inf, whose truth values are inverted.
   Tile kept(const TileResult& s, const Index& b, const Tile& columns) const {
-    const Tile mask = spec_.mask(b, s.rows.heads, s.rows.positions, columns);
-    if (is_float(mask.dtype()))
-      throw_argument_error(ErrorId::kernel_argument, "attention", "the result of `mask`",
-                           name(mask.dtype()),
-                           "a comparison, true where the query attends to the key; what is added "
-                           "to scores is a `score`");
-    return mask;
+    return checked_mask(spec_.mask(b, s.rows.heads, s.rows.positions, columns));
   }
 
   Tile masked(Tile scores, const TileResult& s, const Index& b, const Index& n,

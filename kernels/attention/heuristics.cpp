@@ -1,8 +1,8 @@
 #include "kernels/attention/heuristics.h"
 
 #include <algorithm>
+#include <numeric>
 
-#include "kernels/argument_error.h"
 #include "tegula/int_math.h"
 #include "tegula/kernels/copy.h"
 #include "tegula/kernels/masks.h"
@@ -82,14 +82,14 @@ AttentionProblem AttentionHeuristics::problem(const AttentionCall& c, bool split
   p.head_dim = of_call.dim, p.head_dim_v = of_call.head_dim_v, p.operands = c.Q.dtype();
   p.kv_extent = traversal.kv_extent();
   p.pack_gqa = c.pack_gqa, p.splits_kv = splits_kv;
-  p.is_non_contiguous = of_call.is_non_contiguous;
+  p.is_non_contiguous = of_call.is_non_contiguous || uses_block_list(c);
   p.is_data_dependent = traversal.is_data_dependent();
   p.has_score = of_call.has_score, p.reads_kv_index = of_call.score.reads_kv_index;
   p.has_per_element_state = of_call.score.has_per_element_state;
   p.is_toeplitz = of_call.score.is_toeplitz, p.needs_row_scan = of_call.score.needs_row_scan;
   if (has_boxes(c)) p.tma_bytes_per_element = of_call.score.tma_bytes_per_element;
   if (!splits_kv) p.speculation = speculation(c), p.speculation_pays = speculation_pays(c);
-  if (traversal.uses_block_list() && !spec.blocks)
+  if (uses_block_list(c) && !spec.blocks)
     p.longest_first = !schedule.longest_first   ? AskedFor::open
                       : *schedule.longest_first ? AskedFor::yes
                                                 : AskedFor::no;
@@ -109,7 +109,7 @@ AttentionConfig AttentionHeuristics::config(const AttentionCall& c, bool splits_
 
 SplitKv AttentionHeuristics::split_kv(const AttentionCall& c) const {
   if (spec.weighting != AttentionNormalization::softmax || c.lengths.q.defined() ||
-      traversal.uses_block_list() || given_tiles() || c.Q.size(2) > kSmallQBlock ||
+      uses_block_list(c) || given_tiles() || c.Q.size(2) > kSmallQBlock ||
       !has_wgmma(c.Q.device()))
     return {};
   const std::int64_t tiles = c.Q.size(0) * c.Q.size(1);
@@ -126,8 +126,7 @@ AskedFor AttentionHeuristics::speculation(const AttentionCall& c) const {
   const bool asks = numerics.rescaling == Rescaling::never;
   if (!asks && numerics.rescaling != Rescaling::automatic) return AskedFor::no;
   // The first block may contain no keys of some rows of the tile, or may be unknown on the host.
-  if (c.pack_gqa || c.extras.row_max.defined() || traversal.uses_block_list() || spec.blocks ||
-      spec.kv_range || c.K.size(2) == 0)
+  if (c.pack_gqa || c.extras.row_max.defined() || uses_block_list(c) || spec.kv_range || c.K.size(2) == 0)
     return AskedFor::no;
   return asks ? AskedFor::yes : AskedFor::open;
 }
@@ -145,6 +144,41 @@ bool AttentionHeuristics::speculation_pays(const AttentionCall& c) const {
          work(c, kv_extent) >= device_profile(c.Q.device()).attention.least_work;
 }
 
+bool AttentionHeuristics::uses_block_list(const AttentionCall& c) const {
+  return traversal.uses_block_list() || evaluation_pays(c);
+}
+
+/// CUDA cores evaluate a mask for a pair in about the time in which tensor cores compute the dots of
+/// a pair with head dims of 128. How many blocks will be visited is unknown: a list pays if
+/// evaluating the mask takes no longer than the assumed visits, so that little is lost if no block
+/// is empty. The mask is evaluated once for batch entries, heads and positions that it does not
+/// distinguish. On the host launches cost nothing.
+bool AttentionHeuristics::evaluation_pays(const AttentionCall& c) const {
+  constexpr double kPairWork = 4 * 128;
+  constexpr int kBlock = 128;
+  const std::optional<MaskDependence> mask = traversal.evaluable();
+  const bool is_varlen = c.lengths.q.defined();
+  const std::int64_t queries = is_varlen ? c.lengths.max_seqlen_q : c.Q.size(2);
+  if (!mask || schedule.tiles || c.pack_gqa || queries <= kSmallQBlock || c.K.size(2) == 0)
+    return false;
+  const int query_step = spec.align_bottom_right ? 1 : std::gcd(kBlock, mask->query_step);
+  const std::int64_t shared = (mask->on_batch ? 1 : c.Q.size(0)) *
+                              (mask->on_head ? 1 : c.Q.size(1)) * query_step *
+                              std::gcd(kBlock, mask->key_step);
+  const double visits = 2.0 * static_cast<double>(c.Q.size(3) + c.V.size(3)) *
+                        share_of(KvExtent::unknown);
+  return kPairWork <= visits * static_cast<double>(shared) &&
+         (c.Q.device().on_host() ||
+          work(c, KvExtent::full) >= device_profile(c.Q.device()).attention.least_work);
+}
+
+AttentionTileShape AttentionHeuristics::list_tiles(const AttentionCall& c) const {
+  if (spec.blocks) return *given_tiles();
+  AttentionProblem p = problem(c);
+  p.is_non_contiguous = true, p.speculation = AskedFor::no;
+  return choose_attention(p, c.Q.device()).tiles();
+}
+
 /// Scores that depend on positions are usually largest next to the query (ALiBi, KERPLE,
 /// forgetting).
 bool AttentionHeuristics::iterates_in_reverse() const {
@@ -155,13 +189,13 @@ int AttentionHeuristics::programs(const AttentionCall& c) const { return num_sms
 
 QueryTileRows AttentionHeuristics::list_rows(const AttentionCall& c,
                                              const AttentionConfig& config) const {
-  if (spec.blocks && c.lengths.q.defined()) throw_argument_error(ErrorId::varlen_blocks);
   const int group = c.pack_gqa ? static_cast<int>(c.Q.size(2) / c.seqlen_q) : 1;
   return {group, spec.align_bottom_right, config.longest_first, c.lengths};
 }
 
 BlockListArgs AttentionHeuristics::lists(const Stream& stream, const AttentionCall& c,
                                          const AttentionConfig& config) const {
+  if (!uses_block_list(c)) return {};
   return traversal.lists(stream, {c.Q, c.K, c.V, c.O}, config.tiles(), list_rows(c, config))
       .value_or(BlockListArgs{});
 }
@@ -169,6 +203,7 @@ BlockListArgs AttentionHeuristics::lists(const Stream& stream, const AttentionCa
 BlockListSlots AttentionHeuristics::lists(PlanBuilder& plan, const AttentionSlots& slots,
                                           const AttentionCall& c,
                                           const AttentionConfig& config) const {
+  if (!uses_block_list(c)) return {};
   return traversal.lists(plan, slots, {c.Q, c.K, c.V, c.O}, config.tiles(), list_rows(c, config))
       .value_or(BlockListSlots{});
 }

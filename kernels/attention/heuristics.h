@@ -32,6 +32,11 @@ struct AttentionHeuristics {
   AttentionProblem problem(const AttentionCall& c, bool splits_kv = false) const;
   /// Returns the configuration of a call; the caller's choices are kept.
   AttentionConfig config(const AttentionCall& c, bool splits_kv = false) const;
+  /// Returns true if the call visits block lists: those of the caller, those derived from the mask,
+  /// or, where the model says that it pays, those that are made by evaluating an unsolved mask.
+  bool uses_block_list(const AttentionCall& c) const;
+  /// Returns the blocks of a list that is made for calls with such queries and keys.
+  AttentionTileShape list_tiles(const AttentionCall& c) const;
   /// Returns the block lists of a call, undefined if it visits a range of keys.
   BlockListArgs lists(const Stream& stream, const AttentionCall& c,
                       const AttentionConfig& config) const;
@@ -56,6 +61,7 @@ struct AttentionHeuristics {
  private:
   AskedFor speculation(const AttentionCall& c) const;
   bool speculation_pays(const AttentionCall& c) const;
+  bool evaluation_pays(const AttentionCall& c) const;
   bool has_boxes(const AttentionCall& c) const;
 };
 

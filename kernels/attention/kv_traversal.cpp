@@ -32,7 +32,7 @@ KvBlockIterator KvTraversal::kv_blocks(const QueryRows& rows, const Tile& length
 std::optional<BlockListArgs> KvTraversal::lists(const Stream& stream, const AttentionTensors& t,
                                                 const AttentionTileShape& tiles,
                                                 const QueryTileRows& rows) const {
-  if (list_) return list_args(*list_, t.Q);
+  if (list_) return list_args(*list_, listed_rows(*list_, t.Q, rows.lengths));
   if (!derived_) return std::nullopt;
   return derived_->lists(stream, t.Q, t.K, t.V, t.O, {tiles.block_q, tiles.block_kv}, rows);
 }
@@ -41,7 +41,8 @@ std::optional<BlockListSlots> KvTraversal::lists(PlanBuilder& plan, const Attent
                                                  const AttentionTensors& t,
                                                  const AttentionTileShape& tiles,
                                                  const QueryTileRows& rows) const {
-  if (list_) return list_slots(plan, *list_, t.Q, slots.list);
+  if (list_)
+    return list_slots(plan, *list_, listed_rows(*list_, t.Q, rows.lengths), slots.list);
   if (!derived_) return std::nullopt;
   return derived_->lists(plan, t.Q, t.K, t.V, t.O, {tiles.block_q, tiles.block_kv}, rows,
                          slots.cu_q, slots.cu_kv);

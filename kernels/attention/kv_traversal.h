@@ -27,11 +27,17 @@ class KvTraversal {
  public:
   explicit KvTraversal(const AttentionSpec& spec);
 
-  /// Returns true if the kernel iterates over block lists.
+  /// Returns true if the kernel iterates over block lists in every call.
   bool uses_block_list() const { return list_ || (derived_ && derived_->uses_block_list()); }
   /// Returns true if the kv blocks of a tile are not consecutive.
   bool is_non_contiguous() const {
     return uses_block_list() || (derived_ && derived_->has_parts());
+  }
+  /// Returns what a mask depends on whose list can only be made by evaluating it for each pair, or
+  /// nothing for other masks. Without the list, a call visits the range that is solved.
+  std::optional<MaskDependence> evaluable() const {
+    return derived_ && derived_->is_unsolved() ? std::optional(derived_->dependence())
+                                               : std::nullopt;
   }
   KvExtent kv_extent() const { return kv_extent_; }
   /// Returns true if tensors, the caller, or an untraceable mask determine which keys a row attends

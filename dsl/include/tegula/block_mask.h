@@ -74,6 +74,14 @@ struct KvIndexWindow {
   static KvIndexWindow of_sequence(const Tile& b, const Tile& first, const Tile& length, int block);
 };
 
+/// The arguments that the value of a mask depends on.
+struct MaskDependence {
+  bool on_batch = true, on_head = true;
+  /// Queries (keys) whose positions have the same quotient by the step see (are seen by) the same;
+  /// 0 if that holds for all.
+  int query_step = 1, key_step = 1;
+};
+
 /// Finds the blocks of keys that a mask lets through: by closed ranges, or by lists that kernels
 /// make from the mask.
 class BlockMask {
@@ -89,6 +97,10 @@ class BlockMask {
   bool is_up_to_row() const { return is_up_to_row_; }
   /// Returns true if what a row sees depends on tensors, or cannot be traced.
   bool is_data_dependent() const { return depends_on_data_; }
+  /// Returns true if a list can only be made by evaluating the mask for each pair. Without it, all
+  /// keys of the range that is solved are visited.
+  bool is_unsolved() const { return is_unsolved_; }
+  const MaskDependence& dependence() const { return dependence_; }
   /// Returns one line: how blocks are found, and why.
   const std::string& text() const { return text_; }
 
@@ -97,8 +109,9 @@ class BlockMask {
   /// not affine in q, or whose arithmetic may wrap around, are treated as unknown.
   KvRanges record(const Tile& first, const Tile& last, const Tile& seqlen_kv) const;
   /// Launches the kernels that make the lists for attention from `Q` to `K` and `V` ([batch, heads,
-  /// rows, head_dim]) into `O`, in the stream's workspace. Returns nothing if the mask has no
-  /// lists, or if positions are computed in 64 bits, for which the lists may be wrong.
+  /// rows, head_dim]) into `O`, in the stream's workspace: those of an unsolved mask by evaluating
+  /// it. Returns nothing if the mask has no lists, or if positions are computed in 64 bits, for
+  /// which derived lists may be wrong.
   std::optional<BlockListArgs> lists(const Stream& stream, const Tensor& Q, const Tensor& K,
                                      const Tensor& V, const Tensor& O, BlockShape block,
                                      const QueryTileRows& rows) const;
@@ -107,16 +120,23 @@ class BlockMask {
                                       const Tensor& V, const Tensor& O, BlockShape block,
                                       const QueryTileRows& rows, PlanSlot cu_q,
                                       PlanSlot cu_kv) const;
+  /// Adds the launches that evaluate the mask for each pair of a query of `Q` and a key of `K`, and
+  /// write `lists` in the caller's format: full blocks first, directly followed by partial ones.
+  /// Extents of the lists' batch entries and heads are 1 only if the mask does not depend on them.
+  /// `is_transposed`: rows are blocks of `block.block_kv` keys, their entries blocks of queries.
+  void evaluate(PlanBuilder& plan, const Tensor& Q, const Tensor& K, BlockShape block,
+                bool align_bottom_right, bool is_transposed, const BlockListSlots& lists) const;
   /// Returns a report on the kernels that make the lists, like that of a kernel.
   std::string explain() const;
 
  private:
   std::string derive(bool in_order);
-  bool has_lists_for(std::initializer_list<const Tensor*> tensors) const;
+  const class DerivedBlockLists* lists_for(bool is_wide) const;
 
   Mask mask_;
-  std::shared_ptr<const class DerivedBlockLists> derived_;
-  bool has_parts_ = false, is_up_to_row_ = false, depends_on_data_ = false;
+  MaskDependence dependence_;
+  std::shared_ptr<const class DerivedBlockLists> derived_, evaluated_;
+  bool has_parts_ = false, is_up_to_row_ = false, depends_on_data_ = false, is_unsolved_ = false;
   std::string text_;
 };
 

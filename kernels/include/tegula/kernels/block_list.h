@@ -8,8 +8,11 @@ namespace tegula::kernels {
 /// blocks blocks[b, h, m, 0 .. counts[b, h, m]) in that order; block n contains keys [n * block_kv,
 /// (n + 1) * block_kv). All tensors are i32 on the attention's device and are read at every launch;
 /// the first two dimensions broadcast if they are 1. The indices of a row must be distinct and
-/// refer to blocks with keys (MInference, arXiv 2407.02490; NSA, arXiv 2502.11089). Throws
-/// CompileError for invalid tensors.
+/// refer to blocks with keys (MInference, arXiv 2407.02490; NSA, arXiv 2502.11089). With packed
+/// sequences (Attention::varlen) `batch` is the number of sequences, tiles and blocks are counted
+/// from the beginning of each sequence, and there are at least as many rows as tiles of
+/// max_seqlen_q queries; rows that a sequence does not have are ignored. Throws CompileError for
+/// invalid tensors.
 struct BlockList {
   /// [batch or 1, heads or 1, query tiles, capacity].
   Tensor kv_indices;
