@@ -158,5 +158,71 @@ TEST_P(Varlen, NeverRescaled) {
   }
 }
 
+/// Rows of a list are tiles of a sequence, and blocks are counted from its first key. Rows that a
+/// sequence does not have name blocks that do not exist.
+TEST_P(Varlen, ListsOfTheCaller) {
+  const Lengths lengths{{1, 113, 0, 128, 300}, {7, 203, 9, 128, 260}};
+  constexpr int kRows = 4, kBlocks = 3, kBlock = 128;  // a row more than the longest sequence has
+  const auto is_listed = [](int b, int m, int n) { return (b + m + n) % 2 == 0; };
+  std::vector<i32> blocks, counts, full;
+  for (std::size_t b = 0; b < lengths.q.size(); ++b)
+    for (int m = 0; m < kRows; ++m) {
+      std::vector<i32> whole, ragged;
+      for (int n = 0; n * kBlock < lengths.kv[b]; ++n)
+        if (is_listed(static_cast<int>(b), m, n))
+          ((n + 1) * kBlock <= lengths.kv[b] ? whole : ragged).push_back(n);
+      const bool exists = m * kBlock < lengths.q[b];
+      full.push_back(exists ? static_cast<i32>(whole.size()) : 99);
+      counts.push_back(exists ? static_cast<i32>(whole.size() + ragged.size()) : 99);
+      whole.insert(whole.end(), ragged.begin(), ragged.end());
+      whole.resize(kBlocks, 99);
+      blocks.insert(blocks.end(), whole.begin(), whole.end());
+    }
+  const Dims rows{static_cast<std::int64_t>(lengths.q.size()), 1, kRows};
+  HostAttention host;
+  host.mask = [&](int b, int, int q, int kv) { return is_listed(b, q / kBlock, kv / kBlock); };
+  for (const bool has_full : {true, false}) {
+    BlockList list{Tensor::from(blocks, {rows[0], 1, kRows, kBlocks}, GetParam()),
+                   Tensor::from(counts, rows, GetParam())};
+    if (has_full) list.full_kv_num_blocks = Tensor::from(full, rows, GetParam());
+    const Packed p(lengths, 4, 2, 64, 40, DType::bf16, GetParam());
+    attention({.blocks = list})
+        .varlen(Stream(GetParam()), p.all.Q, p.all.K, p.all.V, p.all.O, p.lengths, p.all.extras());
+    p.expect(host);
+    if (HasFatalFailure()) return;
+  }
+}
+
+/// The list of a mask that no analysis solves is made by evaluating it in every sequence.
+TEST_P(Varlen, EvaluatedLists) {
+  const Lengths lengths{{1, 113, 0, 128, 300, 20}, {7, 203, 9, 128, 260, 90}};
+  constexpr int kCell = 64, kCells = 5;
+  std::vector<i32> kept;
+  for (int i = 0; i < 6 * kCells * kCells; ++i) kept.push_back(i * i % 7 % 2);
+  const Tensor table = Tensor::from(kept, {6, kCells, kCells}, GetParam());
+  for (const bool align : {false, true}) {
+    Lengths used = lengths;
+    if (align) used.q[4] = 260;
+    HostAttention host;
+    host.mask = [&](int b, int, int q, int kv) {
+      const auto i = static_cast<std::size_t>(b);
+      if (align) q += used.kv[i] - used.q[i];
+      return kept[static_cast<std::size_t>((b * kCells + q / kCell) * kCells + kv / kCell)] != 0;
+    };
+    const Attention attn = attention({.mask =
+                                          [&](Tile b, Tile, Tile q, Tile kv) {
+                                            return view<i32, 3>(table)(b, q / kCell, kv / kCell) !=
+                                                   0;
+                                          },
+                                      .align_bottom_right = align});
+    const Packed p(used, align ? 20 : 2, 2, 64, 64, DType::bf16, GetParam());
+    attn.varlen(Stream(GetParam()), p.all.Q, p.all.K, p.all.V, p.all.O, p.lengths,
+                p.all.extras());
+    p.expect(host);
+    if (HasFatalFailure()) return;
+    EXPECT_NE(attn.explain().find("by evaluating the mask"), std::string::npos) << attn.explain();
+  }
+}
+
 }  // namespace
 }  // namespace tegula::test::varlen_test
