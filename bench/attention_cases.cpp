@@ -67,6 +67,15 @@ AttentionSpec distances(Tensors t, double number) {
   return {.mask = masks::causal(), .score = scores::distance_bias(t[5], static_cast<int>(number))};
 }
 
+/// Further tensors: the table [cells of queries, cells of keys], i32, of the cells of `number` queries
+/// and keys that are kept.
+AttentionSpec table(Tensors t, double number) {
+  return {.mask = [cells = t[5], n = static_cast<int>(number)](const Tile&, const Tile&,
+                                                               const Tile& q, const Tile& kv) {
+    return view<i32, 2>(cells)(q / n, kv / n) != 0;
+  }};
+}
+
 /// Given tiles: number = queries * 1'000'000 + keys * 100 + causal (1) or not (0).
 AttentionSetup tiles(Tensors, double number) {
   const auto n = static_cast<std::int64_t>(number);
@@ -128,6 +137,33 @@ Case varlen(const char* name, AttentionSpec spec) {
           }};
 }
 
+/// As many layers as share a list in the case attention_table_layers.
+constexpr int kLayers = 12;
+
+/// Attention under the mask `table`, and over the list that it makes.
+struct ListedLayers {
+  ListedLayers(Tensors t, double number)
+      : maker(table(t, number)),
+        list(maker.block_list(Stream(t[0].device()), t[0], t[1])),
+        layer({.mask = table(t, number).mask, .blocks = list}) {}
+
+  Attention maker;
+  BlockList list;
+  Attention layer;
+};
+
+/// The list is made anew, then all layers use it. Tensors and number are those of `table`.
+Case table_layers() {
+  using Key = std::tuple<void*, std::int64_t, std::int64_t, double>;
+  const auto made = std::make_shared<std::map<Key, ListedLayers>>();
+  return {"attention_table_layers", [made](const Stream& s, Tensors t, double number) {
+            const Key key{t[5].data(), t[0].size(2), t[1].size(2), number};
+            const ListedLayers& layers = made->try_emplace(key, t, number).first->second;
+            layers.maker.write_block_list(s, t[0], t[1], layers.list);
+            for (int i = 0; i < kLayers; ++i) run(layers.layer, s, t);
+          }};
+}
+
 // The key includes extents, because freed memory may be reused for other extents.
 using DocumentKey = std::tuple<void*, void*, std::int64_t, std::int64_t>;
 using TableKey = std::tuple<void*, std::int64_t, std::int64_t, std::int64_t>;
@@ -151,6 +187,8 @@ std::vector<Case> attention_cases() {
           single("attention_softcap_approx_causal", softcap<scores::Tanh::approximate>),
           keyed("attention_t5_causal", t5, table_key),
           keyed("attention_distances_causal", distances, table_key),
+          keyed("attention_table", table, table_key),
+          table_layers(),
           keyed("attention_blocks", tiles, number_key),
           keyed("attention_splits", splits, number_key),
           backward("attention_full_backward", unmasked, number_key),

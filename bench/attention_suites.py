@@ -19,6 +19,7 @@ DEVICE = torch.device("cuda:0")
 SHAPES = ((4, 16, 4096, 128), (1, 16, 16384, 128))
 WINDOW, CAP, DOCUMENTS = 1024, 30.0, 12
 T5_BUCKETS, T5_DISTANCE = 32, 128
+CELL, CELLS_KEPT, LAYERS = 128, 0.2, 12
 
 flex = torch.compile(flex_attention, dynamic=False)
 make_block_mask = torch.compile(create_block_mask, dynamic=False)
@@ -38,6 +39,10 @@ def prefix_lm(prefix):
 
 def document(ids):
     return lambda b, h, q, kv: (ids[q] == ids[kv]) & (q >= kv)
+
+
+def cells(table):
+    return lambda b, h, q, kv: table[q // CELL, kv // CELL] != 0
 
 
 def alibi(heads):
@@ -111,6 +116,30 @@ def beside_flex(t, case, shape, mask, score=None, number=0.0, tables=()):
     return run, peers, error, work_of(t.pairs(case, tensors, number), shape, kept_pairs(mask, s))
 
 
+def beside_flex_by_cells(t, shape, layers):
+    """A mask that names blocks in a table: the list is made in each call, or once for all layers."""
+    torch._dynamo.reset()
+    b, h, s, d = shape
+    q, k, v = (torch.randn(shape, device=DEVICE, dtype=torch.bfloat16) for _ in range(3))
+    o, lse = torch.full_like(q, float("nan")), torch.empty(b, h, s, device=DEVICE)
+    drawn = torch.rand(s // CELL, s // CELL, generator=torch.Generator().manual_seed(1)) < CELLS_KEPT
+    table = (drawn | torch.eye(s // CELL, dtype=torch.bool)).to(DEVICE, torch.int32)
+    mask = cells(table)
+    run = t.caller("attention_table" if layers == 1 else "attention_table_layers", [q, k, v, o, lse, table], CELL)
+    run()
+    error = error_on_rows(q, k, v, o, mask, lambda x, *_: x)
+    block_mask = make_block_mask(mask, None, None, s, s, device=DEVICE)
+
+    def with_mask(made):
+        for _ in range(layers):
+            flex(q, k, v, block_mask=made)
+
+    peers = {"flex": lambda: with_mask(block_mask), "flex_with_mask": lambda: with_mask(make_block_mask(mask, None, None, s, s, device=DEVICE))}
+    for name, alone in flash_peers.flex(q, k, v, mask, None).items():
+        peers[name] = lambda alone=alone: [alone() for _ in range(layers)]
+    return run, peers, error, {"flops": layers * 4 * b * h * d * kept_pairs(mask, s), "facts": {"cells": f"{CELL}, {CELLS_KEPT:.0%} kept", "layers": layers}}
+
+
 def document_tables(s, documents):
     """Returns the document of each position and the first position of each document, cut at random places."""
     cuts = torch.randperm(s - 1, generator=torch.Generator().manual_seed(1))[: documents - 1].sort().values + 1
@@ -161,6 +190,8 @@ def attention_masks(t):
         yield "mask_window", text(shape), functools.partial(beside_flex, t, "attention_window", shape, window, number=WINDOW)
         yield "mask_prefix", text(shape), functools.partial(beside_flex, t, "attention_prefix", shape, prefix_lm(s // 4), number=s // 4)
         yield "mask_document", text(shape), functools.partial(beside_flex_in_documents, t, shape)
+        yield "mask_table", text(shape), functools.partial(beside_flex_by_cells, t, shape, 1)
+        yield "mask_table_layers", f"{text(shape)}, {LAYERS} calls", functools.partial(beside_flex_by_cells, t, shape, LAYERS)
 
 
 def attention_scores(t):
