@@ -35,6 +35,11 @@ bool has_wide_index(std::initializer_list<const Tensor*> tensors) {
 
 }  // namespace
 
+MaskDependence MaskDependence::of(const Mask& mask) {
+  const TracedAlone traced(mask);
+  return traced.function ? mask_dependence(*traced.function->owner) : MaskDependence();
+}
+
 BlockMask::BlockMask(const Mask& mask, bool in_order) : mask_(mask), text_(derive(in_order)) {}
 
 std::string BlockMask::derive(bool in_order) {

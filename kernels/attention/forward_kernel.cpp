@@ -287,8 +287,15 @@ class Program {
     return spec_.weighting == AttentionNormalization::none ? s : kScoresToBase2 * s;
   }
 
-  Tile kept(const TileResult& s, const Index& b, const Tile& columns) const {
-    return checked_mask(spec_.mask(b, s.rows.heads, s.rows.positions, columns));
+  /// Evaluates the mask, for one position of the rows or keys of a listed block if they share the
+  /// result. Ranges may begin within such a block of the mask.
+  Tile kept(const TileResult& s, const Index& b, const Index& n, const Tile& columns) const {
+    const MaskDependence& of = traversal_.listed();
+    const bool is_listed = lists_.blocks.has_value(),
+               same_rows = is_listed && !spec_.align_bottom_right && of.query_step % tiles_.block_q == 0,
+               same_keys = is_listed && of.key_step % tiles_.block_kv == 0;
+    return checked_mask(spec_.mask(b, s.rows.heads, same_rows ? s.rows.first : s.rows.positions,
+                                   same_keys ? n.first() : columns));
   }
 
   Tile masked(Tile scores, const TileResult& s, const Index& b, const Index& n,
@@ -296,7 +303,7 @@ class Program {
     const Tile columns = expand(n, 0);
     if_(kv_blocks.needs_mask(step, spec_.mask != nullptr), [&] {
       const Tile inside = columns < s.sequence.seqlen_kv;
-      scores = where(spec_.mask ? inside && kept(s, b, columns) : inside, scores,
+      scores = where(spec_.mask ? inside && kept(s, b, n, columns) : inside, scores,
                      masked_score(spec_.weighting));
     });
     return scores;

@@ -9,11 +9,13 @@ KvTraversal::KvTraversal(const AttentionSpec& spec)
     : list_(spec.blocks), range_(spec.kv_range), full_(spec.full_kv_range) {
   if (list_) {
     text_ = "a block list of the caller";
+    if (spec.mask) listed_ = MaskDependence::of(spec.mask);
   } else if (spec.kv_range || spec.full_kv_range) {
     text_ = "a range of the caller", depends_on_data_ = true;
   } else if (spec.mask) {
     derived_.emplace(spec.mask, spec.weighting == AttentionNormalization::stick_breaking);
     text_ = derived_->text(), depends_on_data_ = derived_->is_data_dependent();
+    if (derived_->is_unsolved()) listed_ = derived_->dependence();
     if (derived_->is_up_to_row()) kv_extent_ = KvExtent::causal;
   } else {
     text_ = "all, there is no mask", kv_extent_ = KvExtent::full;

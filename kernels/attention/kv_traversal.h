@@ -33,6 +33,9 @@ class KvTraversal {
   bool is_non_contiguous() const {
     return uses_block_list() || (derived_ && derived_->has_parts());
   }
+  /// Returns what the mask depends on if it decides about blocks of a list of the caller or of an
+  /// evaluated list.
+  const MaskDependence& listed() const { return listed_; }
   /// Returns what a mask depends on whose list can only be made by evaluating it for each pair, or
   /// nothing for other masks. Without the list, a call visits the range that is solved.
   std::optional<MaskDependence> evaluable() const {
@@ -66,6 +69,7 @@ class KvTraversal {
   decltype(AttentionSpec::kv_range) range_;
   decltype(AttentionSpec::full_kv_range) full_;
   std::optional<BlockMask> derived_;
+  MaskDependence listed_;
   bool depends_on_data_ = false;
   KvExtent kv_extent_ = KvExtent::unknown;
   std::string text_;

@@ -248,6 +248,33 @@ TEST_P(EvaluatedLists, AreMadeWhereTheyPay) {
   EXPECT_FALSE(is_evaluated({.mask = pairs}, 200)) << "as many evaluations as pairs";
 }
 
+TEST(MaskDependence, IsWhatTheMaskReads) {
+  const Scalar<i32> n = 64;
+  struct Wanted {
+    Mask mask;
+    bool on_batch, on_head;
+    int query_step, key_step;
+  };
+  const Wanted wanted[]{
+      {[](Tile, Tile, Tile q, Tile kv) { return q / 128 >= kv; }, false, false, 128, 1},
+      {[](Tile b, Tile, Tile q, Tile) { return q / 64 + q / 96 == b; }, true, false, 32, 0},
+      {[](Tile, Tile h, Tile q, Tile kv) { return (q >> 6) + h > cast<i64>(kv) / 48; }, false, true,
+       64, 48},
+      {[](Tile, Tile, Tile q, Tile kv) { return cast<i16>(q) / 128 == kv % 128; }, false, false, 1,
+       1},
+      {[n](Tile, Tile, Tile q, Tile kv) { return q / n.value() == kv / -4; }, false, false, 1, 1},
+      {[](Tile, Tile, Tile q, Tile kv) { return 128 / (q + 1) == (kv / 32 + kv); }, false, false, 1,
+       1}};
+  for (const Wanted& w : wanted) {
+    const MaskDependence of = MaskDependence::of(w.mask);
+    const auto at = &w - wanted;
+    EXPECT_EQ(of.on_batch, w.on_batch) << at;
+    EXPECT_EQ(of.on_head, w.on_head) << at;
+    EXPECT_EQ(of.query_step, w.query_step) << at;
+    EXPECT_EQ(of.key_step, w.key_step) << at;
+  }
+}
+
 TEST(EvaluatedListsOfCallers, ThatDoNotFitAreRefused) {
   const Device cpu = Device::cpu();
   const CellTable table({2, 1, 2, 3}, 128, 128, cpu);

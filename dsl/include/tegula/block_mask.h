@@ -80,6 +80,9 @@ struct MaskDependence {
   /// Queries (keys) whose positions have the same quotient by the step see (are seen by) the same;
   /// 0 if that holds for all.
   int query_step = 1, key_step = 1;
+
+  /// Traces the mask over scalars. If that fails, it depends on everything.
+  static MaskDependence of(const Mask& mask);
 };
 
 /// Finds the blocks of keys that a mask lets through: by closed ranges, or by lists that kernels

@@ -254,8 +254,10 @@ const LinearLayout* LayoutAssignment::aux_layout(const OpData& load) const {
   const LinearLayout* coalesced_layout = access(load, tile);
   const auto found = neighbour_layouts_.find(load.results[0]);
   const int fast = contiguous_dim(k_, load);
-  if (found == neighbour_layouts_.end() || fast < 0) return coalesced_layout;
+  if (found == neighbour_layouts_.end()) return coalesced_layout;
   const LinearLayout* met = found->second;
+  // Nothing is coalesced in an access without a contiguous dimension.
+  if (fast < 0) return met->registers() <= coalesced_layout->registers() ? met : coalesced_layout;
   if (met->free_bits(HwDim::Lane) != 0) return met;
   const int widest = std::min(access_elements(k_, load), 16 / size_bytes(tile.dtype()));
   const auto width = [&](const LinearLayout& l) {
