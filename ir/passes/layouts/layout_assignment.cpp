@@ -254,10 +254,8 @@ const LinearLayout* LayoutAssignment::aux_layout(const OpData& load) const {
   const LinearLayout* coalesced_layout = access(load, tile);
   const auto found = neighbour_layouts_.find(load.results[0]);
   const int fast = contiguous_dim(k_, load);
-  if (found == neighbour_layouts_.end()) return coalesced_layout;
+  if (found == neighbour_layouts_.end() || fast < 0) return coalesced_layout;
   const LinearLayout* met = found->second;
-  // Nothing is coalesced in an access without a contiguous dimension.
-  if (fast < 0) return met->registers() <= coalesced_layout->registers() ? met : coalesced_layout;
   if (met->free_bits(HwDim::Lane) != 0) return met;
   const int widest = std::min(access_elements(k_, load), 16 / size_bytes(tile.dtype()));
   const auto width = [&](const LinearLayout& l) {
@@ -280,14 +278,17 @@ const LinearLayout* LayoutAssignment::read_aux_layout(const OpData& load) const 
   return met != neighbour_layouts_.end() ? met->second : access(load, k_.type(load.results[0]));
 }
 
-/// Each thread reads the values gathered for the rows of accumulators itself, so that warps do not
-/// synchronize. For columns, a thread would have to hold too many.
+/// Each thread reads the values gathered for the rows or for all elements of accumulators itself, so
+/// that warps do not synchronize. For columns, a thread would have to hold too many.
 const LinearLayout* LayoutAssignment::gathered_aux_layout(const OpData& load) const {
   constexpr int kFewRegisterBits = 2;
+  const LinearLayout* any = standard(k_.type(load.results[0]));
   const auto met = neighbour_layouts_.find(load.results[0]);
-  if (met != neighbour_layouts_.end() && met->second->in_bits(HwDim::Register) <= kFewRegisterBits)
-    return met->second;
-  return standard(k_.type(load.results[0]));
+  if (met == neighbour_layouts_.end()) return any;
+  const LinearLayout* own = met->second;
+  return own->in_bits(HwDim::Register) <= kFewRegisterBits || own->registers() <= any->registers()
+             ? own
+             : any;
 }
 
 /// Threads hold consecutive runs along the axis, the lanes of a warp consecutive threads, and warps
