@@ -67,8 +67,8 @@ AttentionSpec distances(Tensors t, double number) {
   return {.mask = masks::causal(), .score = scores::distance_bias(t[5], static_cast<int>(number))};
 }
 
-/// Further tensors: the table [cells of queries, cells of keys], i32, of the cells of `number` queries
-/// and keys that are kept.
+/// Further tensors: the table [cells of queries, cells of keys], i32, of the cells of `number`
+/// queries and keys that are kept.
 AttentionSpec table(Tensors t, double number) {
   return {.mask = [cells = t[5], n = static_cast<int>(number)](const Tile&, const Tile&,
                                                                const Tile& q, const Tile& kv) {

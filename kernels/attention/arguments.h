@@ -29,8 +29,8 @@ Tensor as_batch(const Tensor& t);
 /// nothing if the rows of a group's heads are not evenly spaced.
 std::optional<Tensor> grouped(const Tensor& t, std::int64_t kv_heads);
 
-/// Returns the value of a mask. Rejects floats: such a mask is probably meant to be added to scores,
-/// as 0 and -inf, whose truth values are inverted.
+/// Returns the value of a mask. Rejects floats: such a mask is probably meant to be added to
+/// scores, as 0 and -inf, whose truth values are inverted.
 Tile checked_mask(const Tile& mask);
 
 /// Throws if there are more queries than keys.

@@ -283,8 +283,7 @@ struct Attention::Kernels {
     const bool of_keys = of == BlockListRows::keys;
     enum : std::uint8_t { kListQ, kListK, kIndices, kNumbers, kFullNumbers };
     list_plans.call(
-        stream,
-        tensor_args(Q, K, list.kv_indices, list.kv_num_blocks, list.full_kv_num_blocks),
+        stream, tensor_args(Q, K, list.kv_indices, list.kv_num_blocks, list.full_kv_num_blocks),
         PlanOptions{of_keys, list.block_q, list.block_kv}, [&](PlanBuilder& plan) {
           dense_call(Q, K, K, Q, {});
           if (spec().align_bottom_right) require_keys_for_queries(Q, K);
@@ -386,7 +385,8 @@ std::string Attention::explain(DType dtype, Loc at) const {
   const detail::CallPlace here(at);
   const std::string kernel = tegula::detail::explain(*kernels_->latest(dtype));
   const KvTraversal& traversal = kernels_->facts->traversal;
-  const char* made = kernels_->evaluates_mask ? "a block list made by evaluating the mask, else " : "";
+  const char* made =
+      kernels_->evaluates_mask ? "a block list made by evaluating the mask, else " : "";
   return kernel + "keys visited: " + made + traversal.text() + "\n" + traversal.explain();
 }
 std::string Attention::dump(std::string_view verb, DType dtype, Loc at) const {

@@ -126,7 +126,8 @@ AskedFor AttentionHeuristics::speculation(const AttentionCall& c) const {
   const bool asks = numerics.rescaling == Rescaling::never;
   if (!asks && numerics.rescaling != Rescaling::automatic) return AskedFor::no;
   // The first block may contain no keys of some rows of the tile, or may be unknown on the host.
-  if (c.pack_gqa || c.extras.row_max.defined() || uses_block_list(c) || spec.kv_range || c.K.size(2) == 0)
+  if (c.pack_gqa || c.extras.row_max.defined() || uses_block_list(c) || spec.kv_range ||
+      c.K.size(2) == 0)
     return AskedFor::no;
   return asks ? AskedFor::yes : AskedFor::open;
 }
@@ -148,8 +149,8 @@ bool AttentionHeuristics::uses_block_list(const AttentionCall& c) const {
   return traversal.uses_block_list() || evaluation_pays(c);
 }
 
-/// CUDA cores evaluate a mask for a pair in about the time in which tensor cores compute the dots of
-/// a pair with head dims of 128. How many blocks will be visited is unknown: a list pays if
+/// CUDA cores evaluate a mask for a pair in about the time in which tensor cores compute the dots
+/// of a pair with head dims of 128. How many blocks will be visited is unknown: a list pays if
 /// evaluating the mask takes no longer than the assumed visits, so that little is lost if no block
 /// is empty. The mask is evaluated once for batch entries, heads and positions that it does not
 /// distinguish. On the host launches cost nothing.

@@ -15,7 +15,8 @@ struct ListedRows {
 /// Returns the rows of a call with queries `Q` [batch, heads, length, head_dim].
 ListedRows listed_rows(const BlockList& list, const Tensor& Q, const CuSeqlens& lengths);
 
-/// Returns the kernel arguments for a caller's list. Throws CompileError if the list does not match.
+/// Returns the kernel arguments for a caller's list. Throws CompileError if the list does not
+/// match.
 BlockListArgs list_args(const BlockList& list, const ListedRows& rows);
 
 /// The same, as plan slots derived from the slots of the caller's list.

@@ -183,14 +183,15 @@ TEST_P(EvaluatedLists, OfOtherBlocks) {
 /// Without queries or keys nothing is kept.
 TEST_P(EvaluatedLists, OfNothing) {
   const Attention attn = attention({.mask = masks::causal()});
-  const BlockList no_keys = attn.block_list(Stream(device()), of({1, 1, 200, 16}), of({1, 1, 0, 16})),
-                  no_queries =
-                      attn.block_list(Stream(device()), of({1, 1, 0, 16}), of({1, 1, 200, 16}));
+  const Tensor none = of({1, 1, 0, 16}), some = of({1, 1, 200, 16});
+  const BlockList no_keys = attn.block_list(Stream(device()), some, none),
+                  no_queries = attn.block_list(Stream(device()), none, some);
   EXPECT_EQ(no_keys.kv_num_blocks.to_vector<i32>(), (std::vector<i32>{0, 0}));
   EXPECT_EQ(no_queries.kv_num_blocks.numel(), 0);
 }
 
-/// 100 random tables (52 in the simulator), in lists that the caller keeps and in lists that calls make.
+/// 100 random tables (52 in the simulator), in lists that the caller keeps, and in lists that calls
+/// make.
 TEST_P(EvaluatedLists, GiveTheSumsOfRandomTables) {
   std::cout << "seed " << kSeed << "\n";
   std::mt19937 random(kSeed);

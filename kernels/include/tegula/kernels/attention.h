@@ -128,8 +128,8 @@ KvRange causal_full(const Tile& first, const Tile& last, const Tile& seqlen_kv);
 enum class BlockListRows : std::uint8_t {
   queries,  ///< a row contains the kv blocks of a query block, as AttentionSpec::blocks does
   /// The transposed list: a row contains the query blocks of a kv block, for kernels that loop over
-  /// the queries of each kv block. Full and partial blocks, and the meaning of block_q and block_kv,
-  /// are the same; a query block that extends beyond seqlen_q is never full.
+  /// the queries of each kv block. Full and partial blocks, and the meaning of block_q and
+  /// block_kv, are the same; a query block that extends beyond seqlen_q is never full.
   keys,
 };
 
@@ -230,22 +230,22 @@ class Attention {
                 Loc at = std::source_location::current()) const;
   /// Returns the list of the blocks in which the mask keeps pairs, made by evaluating the mask for
   /// all pairs of a query of `Q` [batch, heads, seqlen_q, head_dim] and a key of `K` [batch,
-  /// kv_heads, seqlen_kv, head_dim], of which only shape, type and device are used. Positions beyond
-  /// the sequences make no block partial, except that a block that extends beyond seqlen_kv is never
-  /// full, as the format requires. The list fits calls with these extents, of attentions with the
-  /// same mask and alignment (`AttentionSpec::blocks`), such as all layers of a model. Blocks have
-  /// the tile shape of attention with head_dim_v = head_dim, or that of the spec's own list. i32:
-  /// kv_indices [batch or 1, heads or 1, blocks of rows, capacity], kv_num_blocks and
+  /// kv_heads, seqlen_kv, head_dim], of which only shape, type and device are used. Positions
+  /// beyond the sequences make no block partial, except that a block that extends beyond seqlen_kv
+  /// is never full, as the format requires. The list fits calls with these extents, of attentions
+  /// with the same mask and alignment (`AttentionSpec::blocks`), such as all layers of a model.
+  /// Blocks have the tile shape of attention with head_dim_v = head_dim, or that of the spec's own
+  /// list. i32: kv_indices [batch or 1, heads or 1, blocks of rows, capacity], kv_num_blocks and
   /// full_kv_num_blocks without the capacity; extents are 1 if the mask does not read the batch
   /// entry or the head. Allocates the tensors and launches two kernels on the stream, without
-  /// waiting. Throws CompileError for invalid tensors (T1601 to T1606), with stick breaking (T1614),
-  /// and if the spec has kv ranges (T1615).
+  /// waiting. Throws CompileError for invalid tensors (T1601 to T1605, T1611), with stick breaking
+  /// (T1614), and if the spec has kv ranges (T1615).
   BlockList block_list(const Stream& stream, const Tensor& Q, const Tensor& K,
                        BlockListRows rows = BlockListRows::queries,
                        Loc at = std::source_location::current()) const;
-  /// Overwrites a list of the same extents, such as one that block_list returned, after tensors that
-  /// the mask reads have changed. Allocates no tensors, so a CUDA graph can record it. Also throws
-  /// T1620 to T1622 if the list does not fit.
+  /// Overwrites a list of the same extents, such as one that block_list returned, after tensors
+  /// that the mask reads have changed. Allocates no tensors, so a CUDA graph can record it. Also
+  /// throws T1620 to T1622 if the list does not fit.
   void write_block_list(const Stream& stream, const Tensor& Q, const Tensor& K,
                         const BlockList& list, BlockListRows rows = BlockListRows::queries,
                         Loc at = std::source_location::current()) const;
