@@ -168,6 +168,30 @@ TEST_F(Assembled, AttentionOverDerivedLists) {
   expect_clean(traced("attention_block_list", [&] { lists(Q, Q, Q, O); }), "sm_90a", false);
 }
 
+/// Masks that are evaluated, for one pair of a block or for all of them.
+TEST_F(Assembled, AttentionOverEvaluatedLists) {
+  const Tensor table = Tensor::zeros({2, 2}, DType::i32, Device::cpu());
+  const Mask cells = [table](const Tile&, const Tile&, const Tile& q, const Tile& kv) {
+    return view<i32, 2>(table)(q / 128, kv / 128) != 0;
+  };
+  for (const int d : {64, 128}) {
+    SCOPED_TRACE(d);
+    const Tensor Q = host({1, 1, 192, d}), O = host({1, 1, 192, d});
+    const Attention attention({.mask = cells});
+    const ir::Kernel kernel = traced("attention", [&] { attention(Q, Q, Q, O); });
+    for (const runtime::Backend backend : here())
+      EXPECT_TRUE(expect_clean(kernel, "sm_90a", true, backend).persistent);
+  }
+  const Tensor Q = host({1, 1, 192, 64});
+  const auto coverage_of = [&](const Mask& mask) {
+    const Attention attention({.mask = mask});
+    return traced("attention_block_coverage",
+                  [&] { attention.block_list(Stream(Device::cpu()), Q, Q); });
+  };
+  expect_clean(coverage_of(cells), "sm_90a", false);
+  expect_clean(coverage_of(masks::and_(masks::causal(), cells)), "sm_90a", false);
+}
+
 /// Attention in the language, with a mask and a distance in its scores: many values depend on the
 /// loop's index, which invites a compiler to carry them round the loop beside the wgmmas.
 TEST_F(Assembled, AttentionWithDistances) {

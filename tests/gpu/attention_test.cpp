@@ -62,5 +62,41 @@ TEST_P(AttentionOnGpu, SharedKeysOnStreamsAndInGraphs) {
   for (const Tensors* t : {&first, &second, &third, &fourth}) expect_attention({}, *t);
 }
 
+/// A graph writes the list of a mask anew in each replay, for the table that the mask then reads.
+TEST_P(AttentionOnGpu, EvaluatedListsInGraphs) {
+  constexpr int kCell = 128, kCells = 8;
+  const Tensor table = Tensor::zeros({kCells, kCells}, DType::i32, Device::cuda());
+  std::vector<i32> kept;
+  HostAttention host;
+  host.mask = [&](int, int, int q, int kv) {
+    return kept[static_cast<std::size_t>(q / kCell * kCells + kv / kCell)] != 0;
+  };
+  const Mask mask = [table](const Tile&, const Tile&, const Tile& q, const Tile& kv) {
+    return view<i32, 2>(table)(q / kCell, kv / kCell) != 0;
+  };
+  const Tensors t({.heads = 2, .seqlen_q = 1000, .seqlen_kv = 1024, .dim = 128, .head_dim_v = 128},
+                  DType::bf16, Order::bhsd, Device::cuda());
+  const Stream stream = Stream::create(Device::cuda());
+  const Attention maker({.mask = mask});
+  const BlockList list = maker.block_list(stream, t.Q, t.K);
+  const Attention listed({.mask = mask, .blocks = list});
+  const auto run = [&] {
+    maker.write_block_list(stream, t.Q, t.K, list);
+    listed(stream, t.Q, t.K, t.V, t.O, t.Lse);
+  };
+  run();
+  stream.synchronize();
+  const RecordedGraph graph(stream, run);
+  for (int n = 1; n < 5; ++n) {
+    kept.clear();
+    for (int i = 0; i < kCells * kCells; ++i) kept.push_back(i * i * n % 7 % 2);
+    table.copy_from(Tensor::from(kept, table.shape(), Device::cuda()));
+    graph.replay(stream);
+    stream.synchronize();
+    expect_attention(host, t);
+    if (HasFatalFailure()) return;
+  }
+}
+
 }  // namespace
 }  // namespace tegula::test::attention_test
