@@ -17,9 +17,8 @@
 
 #include "ir/analysis/memory_hazards.h"
 #include "ir/analysis/producer_thread.h"
+#include "ir/analysis/warp_exchange.h"
 #include "ir/builder.h"
-#include "ir/layout/conversion.h"
-#include "ir/layout/reduction.h"
 #include "ir/loop.h"
 #include "ir/pipeline.h"
 #include "ir/uses.h"
@@ -81,25 +80,10 @@ class MemoryOrder {
   bool meets_before(const OpData& d) const {
     return d.opcode == Opcode::ArriveAndTestLast || meets_for_result(d);
   }
-  /// Returns true if elements change warps: they go through shared memory, whose writers and
-  /// readers synchronize.
-  bool crosses_warps(const OpData& d) const {
-    const Type from = k_.type(d.operands[0]), to = k_.type(d.results[0]);
-    if (!from.layout() || !to.layout() || uses_.of(d.results[0]).empty()) return false;
-    const int bytes = to.is_pointer() ? 8 : size_bytes(to.dtype());
-    ConversionOptions within_warps;
-    within_warps.allow_shared = false;
-    return !plan_conversion(*from.layout(), *to.layout(), bytes, within_warps);
-  }
   bool meets_behind(const OpData& d) const {
     using enum Opcode;
-    if (d.opcode == ConvertLayout) return crosses_warps(d);
-    if (d.is(Reduce, ArgReduce, ReduceWith)) {
-      const Type tile = k_.type(d.operands[0]);
-      if (!tile.layout()) return false;
-      const auto plan = plan_reduction(*tile.layout(), static_cast<int>(d.attrs.i(AttrName::axis)));
-      return plan && plan->needs_shared();
-    }
+    if (d.is(ConvertLayout, Reduce, ArgReduce, ReduceWith))
+      return !uses_.of(d.results[0]).empty() && exchanges_between_warps(k_, d);
     return d.opcode == CtaBarrier || meets_before(d);
   }
 

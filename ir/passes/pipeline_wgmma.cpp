@@ -18,6 +18,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "ir/analysis/warp_exchange.h"
 #include "ir/analysis/pingpong_loop.h"
 #include "ir/passes/dot_graph/expansion.h"
 #include "ir/pipeline.h"
@@ -107,10 +108,24 @@ class Mainloops {
     LoopOrder order = loop_order(k_, *graph_, dots, special, steps);
     if (plan_.warp_scheduler_barrier && !plan_.pingpong)
       order.turn = turn_of(*graph_, dots, order, context_.planned.schedule.get());
+    if (order.turn.first && meets_within(order)) {
+      context_.remark(Remark::Kind::Missed, k_[dots.loop].loc,
+                      "warpgroups take no turns: they exchange elements within one");
+      order.turn = {};
+    }
     steps.loop = label(steps.loop);
     for (Step& step : steps.steps) step.op = label(step.op);
     context_.expanded.push_back({std::move(steps), token_of(order.turn)});
     return order;
+  }
+
+  /// Returns true if all warpgroups synchronise within the turn of one, which would never end.
+  bool meets_within(const LoopOrder& order) const {
+    const auto first = std::ranges::find(order.ops, order.turn.first, &ScheduledOp::op),
+               last = std::ranges::find(order.ops, order.turn.last, &ScheduledOp::op);
+    return std::any_of(first, last, [&](const ScheduledOp& at) {
+      return exchanges_between_warps(k_, k_[at.op]);
+    });
   }
 
   /// Returns the label attribute of the node's op, or else `node`.

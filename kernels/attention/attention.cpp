@@ -311,7 +311,7 @@ struct Attention::Kernels {
 
   /// Returns the backward pass, which the first call of it makes.
   const AttentionBackward& backward() const {
-    std::call_once(backward_once, [&] { backward_pass.emplace(spec()); });
+    std::call_once(backward_once, [&] { backward_pass.emplace(facts); });
     return *backward_pass;
   }
   mutable std::once_flag backward_once;

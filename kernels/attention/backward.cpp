@@ -92,9 +92,10 @@ struct AttentionBackwardKernels {
 };
 
 struct AttentionBackward::Kernels {
-  explicit Kernels(const AttentionSpec& s)
-      : spec(std::make_shared<const AttentionSpec>(s)),
-        traversal(std::make_shared<const QueryTraversal>(s)) {}
+  explicit Kernels(std::shared_ptr<const AttentionHeuristics> of)
+      : facts(std::move(of)),
+        spec(facts, &facts->spec),
+        traversal(std::make_shared<const QueryTraversal>(*spec)) {}
 
   template <class T>
   const AttentionBackwardKernels<T>& of() const {
@@ -140,12 +141,20 @@ struct AttentionBackward::Kernels {
       plan.launch(sinks, partial, plan.argument(kGradSinks));
   }
 
+  /// Returns true if lists are made by evaluating a mask that is not solved.
+  bool evaluates_mask(const PlanBuilder& plan) const {
+    const auto tensor = [&](BackwardArgument a) { return plan.tensor(plan.argument(a)); };
+    return traversal->is_unsolved() &&
+           facts->evaluation_pays({.Q = tensor(kOfQ), .K = tensor(kOfK), .V = tensor(kOfV),
+                                   .O = tensor(kOfO), .extras = {}, .lengths = {}});
+  }
+
   template <class T>
   void launch_main(PlanBuilder& plan, const BackwardTiles& tiles, float scale, PlanSlot L,
                    PlanSlot D, PlanSlot dQ) const {
     const Tensor &Q = plan.tensor(plan.argument(kOfQ)), &K = plan.tensor(plan.argument(kOfK));
     BlockListSlots lists;
-    if (traversal->uses_block_list()) {
+    if (traversal->uses_block_list() || evaluates_mask(plan)) {
       const Tensor by_head =
           described({Q.size(0), Q.size(1), K.size(2), K.size(3)}, K.dtype(), K.device());
       lists = traversal->lists(plan, by_head, Q, {tiles.block_kv, tiles.block_q})
@@ -160,6 +169,7 @@ struct AttentionBackward::Kernels {
                 scale, Q.size(1) != K.size(1), lists.blocks, lists.counts, lists.full);
   }
 
+  std::shared_ptr<const AttentionHeuristics> facts;
   std::shared_ptr<const AttentionSpec> spec;
   std::shared_ptr<const QueryTraversal> traversal;
   AttentionBackwardKernels<bf16> of_bf16;
@@ -168,9 +178,9 @@ struct AttentionBackward::Kernels {
   CallPlans plans{StrideKey::exact};
 };
 
-AttentionBackward::AttentionBackward(const AttentionSpec& spec) {
-  check_differentiable(spec);
-  kernels_ = std::make_unique<Kernels>(spec);
+AttentionBackward::AttentionBackward(std::shared_ptr<const AttentionHeuristics> facts) {
+  check_differentiable(facts->spec);
+  kernels_ = std::make_unique<Kernels>(std::move(facts));
 }
 AttentionBackward::~AttentionBackward() = default;
 

@@ -9,8 +9,8 @@ namespace tegula::kernels {
 
 class AttentionBackward {
  public:
-  /// Analyses the mask; `spec` is that of the forward call, with -inf split off its score.
-  explicit AttentionBackward(const AttentionSpec& spec);
+  /// Analyses the mask. Throws CompileError (T1662) for a specification without gradients.
+  explicit AttentionBackward(std::shared_ptr<const AttentionHeuristics> facts);
   ~AttentionBackward();
 
   void call(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,

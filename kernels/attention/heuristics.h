@@ -35,6 +35,9 @@ struct AttentionHeuristics {
   /// Returns true if the call visits block lists: those of the caller, those derived from the mask,
   /// or, where the model says that it pays, those that are made by evaluating an unsolved mask.
   bool uses_block_list(const AttentionCall& c) const;
+  /// Returns true if evaluating an unsolved mask for each pair of a call takes no longer than the
+  /// visits that it is assumed to save.
+  bool evaluation_pays(const AttentionCall& c) const;
   /// Returns the blocks of a list that is made for calls with such queries and keys.
   AttentionTileShape list_tiles(const AttentionCall& c) const;
   /// Returns the block lists of a call, undefined if it visits a range of keys.
@@ -61,7 +64,6 @@ struct AttentionHeuristics {
  private:
   AskedFor speculation(const AttentionCall& c) const;
   bool speculation_pays(const AttentionCall& c) const;
-  bool evaluation_pays(const AttentionCall& c) const;
   bool has_boxes(const AttentionCall& c) const;
 };
 

@@ -15,6 +15,8 @@ class QueryTraversal {
   explicit QueryTraversal(const AttentionSpec& spec);
 
   bool uses_block_list() const { return mask_ && mask_->uses_block_list(); }
+  /// Returns true if only evaluating the mask for each pair tells which blocks are empty.
+  bool is_unsolved() const { return mask_ && mask_->is_unsolved(); }
   /// Returns, within the kernel that is being traced, the blocks that may see a key of
   /// [first, last]. They begin at multiples of `block`. Query i is at position i + `shift` of the
   /// keys.

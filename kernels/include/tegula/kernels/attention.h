@@ -222,12 +222,13 @@ class Attention {
   /// specifications without gradients (T1662).
   ///
   ///     attn(stream, Q, K, V, O, {.lse = lse});
-  ///     attn.backward(stream, Q, K, V, {.O = O, .lse = lse}, {.O = dO}, {.Q = dQ, .K = dK, .V =
-  ///     dV});
+  ///     attn.backward(stream, Q, K, V, {.O = O, .lse = lse}, {.O = dO},
+  ///                   {.Q = dQ, .K = dK, .V = dV});
   void backward(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
                 const AttentionSaved& saved, const AttentionGradients& of,
                 const AttentionInputGradients& into,
                 Loc at = std::source_location::current()) const;
+
   /// Returns the list of the blocks in which the mask keeps pairs, made by evaluating the mask for
   /// all pairs of a query of `Q` [batch, heads, seqlen_q, head_dim] and a key of `K` [batch,
   /// kv_heads, seqlen_kv, head_dim], of which only shape, type and device are used. Positions

@@ -1,0 +1,152 @@
+// Calls of attention's backward pass: masks that need lists, strides, values that are not finite,
+// errors, threads.
+#include "tests/differential/attention/backward_reference.h"
+
+#include <thread>
+
+#include "tegula/kernels/masks.h"
+
+namespace tegula::test::backward_calls_test {
+using namespace kernels;
+namespace {
+
+class BackwardCalls : public testing::TestWithParam<Device> {
+ protected:
+  static void check(const AttentionSpec& spec, BackwardCase& c) {
+    SCOPED_TRACE(c.extents.str());
+    const Attention attention(spec);
+    c.run(attention);
+    expect_backward(c);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, BackwardCalls, testing::ValuesIn(devices()), device_name);
+
+TEST_P(BackwardCalls, MaskOfDocuments) {
+  constexpr int kLength = 400;
+  std::vector<i32> ids, starts;
+  for (int i = 0; i < kLength; ++i) {
+    const int begin = i < 70 ? 0 : i < 75 ? 70 : i < 300 ? 75 : 300;
+    ids.push_back(begin == 0 ? 0 : begin == 70 ? 1 : begin == 75 ? 2 : 3);
+  }
+  starts = {0, 70, 75, 300};
+  BackwardCase c({.heads = 2, .kv_heads = 1, .seqlen_q = kLength, .seqlen_kv = kLength},
+                 GetParam());
+  c.host.mask = [=](int, int, int q, int kv) {
+    return q >= kv && ids[static_cast<std::size_t>(q)] == ids[static_cast<std::size_t>(kv)];
+  };
+  const Tensor of_position = Tensor::from(ids, Dims{kLength}, GetParam()),
+               first = Tensor::from(starts, Dims{4}, GetParam());
+  check({.mask = masks::packed_causal(of_position, first)}, c);
+}
+
+/// Blocks named by a captured table, another one per head: the mask has to be evaluated.
+TEST_P(BackwardCalls, MaskOfATable) {
+  constexpr int kBlocks = 5;
+  const Tensor table = Tensor::integers({2, kBlocks, kBlocks}, DType::i32, 0, 2, 5, GetParam());
+  const auto kept = table.to_doubles();
+  BackwardCase c({.heads = 2, .kv_heads = 1, .seqlen_q = 300, .seqlen_kv = 290}, GetParam());
+  c.host.mask = [=](int, int h, int q, int kv) {
+    return kept[static_cast<std::size_t>((h * kBlocks + q / 64) * kBlocks + kv / 64)] != 0;
+  };
+  check({.mask =
+             [=](Tile, Tile h, Tile q, Tile kv) {
+               return fill_absent(view<i32, 3>(table)(h, q / 64, kv / 64), 0) != 0;
+             }},
+        c);
+}
+
+TEST_P(BackwardCalls, StridesOfTheGradient) {
+  BackwardCase c({.batch = 2, .heads = 2, .seqlen_q = 90, .seqlen_kv = 90}, GetParam());
+  c.dO = Tensor::normal({2, 90, 2, 64}, DType::bf16, 0, 1, 3, GetParam()).transpose(1, 2);
+  check({}, c);
+  c.dO = Tensor::full({1, 1, 1, 1}, 1, DType::bf16, GetParam()).broadcast_to({2, 2, 90, 64});
+  check({}, c);
+}
+
+/// Rows of tiles that are not visited may contain anything.
+TEST_P(BackwardCalls, ValuesThatAreNotFinite) {
+  BackwardCase c({.seqlen_q = 384, .seqlen_kv = 384}, GetParam());
+  const auto poisoned = [&](const Tensor& t, std::int64_t row) {
+    auto values = t.to_vector<bf16>();
+    for (std::int64_t d = 0; d < 64; ++d)
+      values[static_cast<std::size_t>(row * 64 + d)] = bf16(d % 2 ? NAN : INFINITY);
+    return Tensor::from(values, t.shape(), GetParam());
+  };
+  const Attention attention({.mask = masks::causal()});
+  c.run(attention);
+  const auto dQ = c.dQ.to_doubles(), dK = c.dK.to_doubles();
+  const Tensor dO = c.dO;
+  c.dO = poisoned(dO, 10);
+  c.run(attention);
+  const auto with_grad = c.dK.to_doubles();
+  for (std::size_t i = 128 * 64; i < 384 * 64; ++i) ASSERT_EQ(with_grad[i], dK[i]) << i;
+  c.dO = dO;
+  c.V = poisoned(c.V, 300);
+  c.run(attention);
+  const auto with_v = c.dQ.to_doubles();
+  for (std::size_t i = 0; i < 256 * 64; ++i) ASSERT_EQ(with_v[i], dQ[i]) << i;
+}
+
+TEST_P(BackwardCalls, OnlyWantedGradients) {
+  BackwardCase all({.heads = 2, .seqlen_q = 100, .seqlen_kv = 100}, GetParam());
+  const Attention attention({.mask = masks::causal()});
+  all.run(attention);
+  for (int wanted = 0; wanted < 3; ++wanted) {
+    SCOPED_TRACE(wanted);
+    BackwardCase one({.heads = 2, .seqlen_q = 100, .seqlen_kv = 100}, GetParam());
+    Tensor* const gradients[] = {&one.dQ, &one.dK, &one.dV};
+    for (int i = 0; i < 3; ++i)
+      if (i != wanted) *gradients[i] = Tensor();
+    one.run(attention);
+    const Tensor expected[] = {all.dQ, all.dK, all.dV};
+    EXPECT_EQ(gradients[wanted]->to_doubles(), expected[wanted].to_doubles()) << wanted;
+  }
+}
+
+TEST_P(BackwardCalls, Errors) {
+  BackwardCase c({.seqlen_q = 20, .seqlen_kv = 20}, GetParam());
+  const Attention attention({.mask = masks::causal()});
+  const auto expect_refused = [&](const Attention& a, const AttentionSaved& saved,
+                                  const AttentionGradients& of, const AttentionInputGradients& into,
+                                  const char* text) {
+    try {
+      a.backward(Stream(GetParam()), c.Q, c.K, c.V, saved, of, into);
+      ADD_FAILURE() << "no error: " << text;
+    } catch (const CompileError& e) {
+      EXPECT_NE(std::string(e.what()).find("T1662"), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find(text), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find("backward_calls_test.cpp"), std::string::npos);
+    }
+  };
+  const AttentionSaved saved{c.O, c.lse, {}};
+  const AttentionInputGradients into{c.dQ, c.dK, c.dV, {}};
+  expect_refused(attention, {c.O, {}, {}}, {c.dO, {}}, into, "lse");
+  expect_refused(attention, saved, {}, into, "the gradient of O");
+  expect_refused(attention, saved, {c.dO, {}}, {c.dO.slice(2, 0, 10), {}, {}, {}},
+                 "the gradient of Q");
+  expect_refused(attention, saved, {c.dO, {}}, {{}, {}, {}, c.lse}, "the gradient of sinks");
+  expect_refused(Attention({.weighting = AttentionNormalization::stick_breaking}), saved,
+                 {c.dO, {}}, into, "weighting");
+  expect_refused(Attention({.kv_range = causal_range}), saved, {c.dO, {}}, into, "kv_range");
+  c.host.mask = [](int, int, int q, int kv) { return q >= kv; };
+  c.run(attention);  // the object is usable after errors
+  expect_backward(c);
+}
+
+TEST_P(BackwardCalls, ThreadsAndStreams) {
+  const Attention attention({.mask = masks::causal()});
+  std::vector<BackwardCase> cases;
+  for (int i = 0; i < 3; ++i) {
+    cases.emplace_back(Extents{.heads = 2, .seqlen_q = 70 + i, .seqlen_kv = 70 + i}, GetParam(),
+                       DType::bf16, static_cast<std::uint64_t>(i + 1));
+    cases.back().host.mask = [](int, int, int q, int kv) { return q >= kv; };
+  }
+  std::vector<std::thread> threads;
+  threads.reserve(cases.size());
+  for (const BackwardCase& c : cases) threads.emplace_back([&] { c.run(attention); });
+  for (std::thread& t : threads) t.join();
+  for (const BackwardCase& c : cases) expect_backward(c);
+}
+
+}  // namespace
+}  // namespace tegula::test::backward_calls_test
