@@ -65,6 +65,16 @@ Inferred infer_float(const InferArgs& a) {
   return one_result(a.operands[0]);
 }
 
+Inferred infer_with_gradient(const InferArgs& a) {
+  for (Type t : a.operands)
+    if (!is_data(t) || t.is_pointer() || !is_float(t.dtype()))
+      return Inferred::fail("the operands must be floating point");
+  if (const std::string e = shapes_disagree(a.operands); !e.empty()) return Inferred::fail(e);
+  if (a.operands[0].is_scalar() && !shape_leader(a.operands).is_scalar())
+    return Inferred::fail("the value is a scalar, and x or the slope is not");
+  return one_result(a.operands[0]);
+}
+
 Inferred infer_cmp(const InferArgs& a) {
   Inferred same = infer_same(a);
   if (!same.error.empty()) return same;

@@ -11,6 +11,7 @@ Inferred infer_none(const InferArgs&);
 Inferred infer_same(const InferArgs&);
 Inferred infer_tied(const InferArgs&);
 Inferred infer_float(const InferArgs&);
+Inferred infer_with_gradient(const InferArgs&);
 Inferred infer_cmp(const InferArgs&);
 Inferred infer_select(const InferArgs&);
 Inferred infer_addptr(const InferArgs&);

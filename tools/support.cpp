@@ -172,7 +172,8 @@ std::string features_text(const std::vector<FeatureSupport>& all, Reasons& reaso
 /// reason.
 const std::map<std::string_view, std::string_view>& unasked() {
   static const std::map<std::string_view, std::string_view> kReasons{
-      {"cluster_tile", "made by the pass `make_persistent`"}};
+      {"cluster_tile", "made by the pass `make_persistent`"},
+      {"with_gradient", "no instruction: `remove_gradients` replaces it by its value"}};
   return kReasons;
 }
 

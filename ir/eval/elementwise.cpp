@@ -10,8 +10,8 @@ namespace {
 constexpr std::size_t kMaxOperands = 3;
 
 /// Makes an element absent if any operand is absent there, and poison if any operand is poison.
-void join_states(Program& p, const OpData& d, TileValue& out) {
-  for (const Value v : d.operands) {
+void join_states(Program& p, std::span<const Value> operands, TileValue& out) {
+  for (const Value v : operands) {
     const TileValue& in = p.value(v);
     out.join_edges(in.edges);
     if (in.states.empty()) continue;
@@ -24,7 +24,7 @@ void join_states(Program& p, const OpData& d, TileValue& out) {
 /// Joins the states of `and` and `or`: 0 and x, and true or x, are defined for any x.
 void join_logic_states(Program& p, OpId id, TileValue& out) {
   const OpData& d = p.op(id);
-  join_states(p, d, out);
+  join_states(p, d.operands, out);
   const bool is_and = d.opcode == Opcode::And;
   if (out.states.empty() || (!is_and && !is_bool(p.result_type(id).dtype()))) return;
   for (const Value v : d.operands) {
@@ -120,7 +120,7 @@ void eval_elementwise(Program& p, OpId id) {
   else if (d.is(Opcode::And, Opcode::Or) && !elem.pointer)
     join_logic_states(p, id, out);
   else
-    join_states(p, d, out);
+    join_states(p, std::span(d.operands).first(d.opcode == Opcode::WithGradient ? 1 : n), out);
   if (std::ranges::find(poison, 1) == poison.end()) return;
   out.origin = id;
   for (std::size_t i = 0; i < count; ++i)

@@ -86,6 +86,8 @@ Value expand_Erf(Builder& b, Value x, bool) {
   return b.select(b.cmp("eq", x, x), number, x);
 }
 
+Value expand_WithGradient(Builder&, Value value, bool) { return value; }
+
 /// One entry per op: null for every op that is not of family Math.
 constexpr std::array kExpand{
 #define ROW(Name, ...) Expand{nullptr},

@@ -230,6 +230,7 @@ std::vector<Case> math_cases() {
       same(Opcode::Cos, f32, {1}, static_cast<float>(std::cos(1.0))),
       same(Opcode::Tanh, f32, {-kInf}, -1),
       same(Opcode::Erf, f32, {kInf}, 1),
+      same(Opcode::WithGradient, f32, {2, 3, 5}, 2),
   };
 }
 
