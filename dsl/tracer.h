@@ -94,6 +94,7 @@ struct ViewAccessRecord {
   std::vector<ir::Value> ends = {};  ///< for each tile dimension; none if it has no end
   /// View dimensions that `all` reads with room for more elements than may exist.
   ir::Ints padded = {};
+  ir::OpId load = {};  ///< the op that has read the part
 };
 
 /// Limits on the dimensions and elements of a tile, for all element types; the limit on elements

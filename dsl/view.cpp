@@ -241,7 +241,8 @@ std::optional<ViewAccessRecord> by_places(Tracer& t, const ViewAccessRecord& par
   return places;
 }
 
-ir::Value read_part(Tracer& t, const ViewAccessRecord& whole) {
+/// Records the read and stores its op in `whole`.
+ir::Value read_part(Tracer& t, ViewAccessRecord& whole) {
   const std::optional<ViewAccessRecord> places = by_places(t, whole);
   const ViewAccessRecord& part = places ? *places : whole;
   if (part.gather) {
@@ -250,10 +251,12 @@ ir::Value read_part(Tracer& t, const ViewAccessRecord& whole) {
     const ir::Value zero = t.build.zero(scalar);
     const ir::OpId load = t.build.create(Opcode::Load, std::array{a.pointers, a.inside, zero},
                                          dsl::attrs_of(part.hints));
+    whole.load = load;
     return dsl::cropped(t, whole, t.kernel[load].results[0]);
   }
   const ir::OpId load = t.build.create(Opcode::LoadView, dsl::box_operands(t, part),
                                        std::span(&part.type, 1), dsl::box_attrs(part));
+  whole.load = load;
   if (!part.padded.empty()) t.padded[t.kernel[load].results[0]] = part.padded;
   return dsl::shaped(t, dsl::cropped(t, whole, t.kernel[load].results[0]), part.shape);
 }
@@ -342,7 +345,7 @@ std::string description(const Tracer& t, std::uint32_t param,
   return out + "]";
 }
 
-ir::Value read_described(Tracer& t, std::uint32_t param, const ViewAccessRecord& part,
+ir::Value read_described(Tracer& t, std::uint32_t param, ViewAccessRecord& part,
                          std::span<const Subscript> subscripts) {
   const ir::Value v = read_part(t, part);
   t.read_from[v] = description(t, param, subscripts);

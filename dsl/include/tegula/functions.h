@@ -48,6 +48,10 @@ struct SplitScore {
   Score score;      ///< none: the score is unchanged
 };
 
+/// Values that the derivative of a score function in s depends on; `uniform`: only on the
+/// batch entry, the head and captured values.
+enum class ScoreSlope : std::uint8_t { zero, one, uniform, query, key, pair };
+
 class TracedFunction;
 
 /// A score function, traced once over scalars. If it cannot be traced, it has no cost and is not
@@ -60,6 +64,8 @@ class ScoreFunction {
   /// Splits a score `where(condition, x, -INFINITY)`, whose condition depends on positions and
   /// tables but not on the score. Returns nothing without such a condition.
   std::optional<SplitScore> split() const;
+  /// Throws CompileError T1022 if the function has no derivative. `pair` if it cannot be traced.
+  ScoreSlope slope() const;
 
  private:
   Score score_;

@@ -4,6 +4,7 @@
 #include "tegula/artefact.h"
 #include "tegula/cluster_folds.h"
 #include "tegula/control.h"
+#include "tegula/derivative.h"
 #include "tegula/device.h"
 #include "tegula/dtype.h"
 #include "tegula/early_exit.h"
