@@ -7,6 +7,7 @@
 
 #include "dsl/elementary/composed.h"
 #include "dsl/elementary/of_doubles.h"
+#include "tegula/derivative.h"
 #include "tegula/elementary.h"
 #include "tegula/rounding.h"
 
@@ -147,15 +148,33 @@ Tile cos_approx(const Arg& x) { return approximate("cos_approx", Opcode::CosAppr
 
 namespace {
 
+/// Returns a sigmoid with its slope, whose factor 1 - s is accurate wherever s is.
+Tile with_slope_of_sigmoid(const Tile& s, const Tile& x) {
+  return with_gradient(s, x, s * (1.0f - s));
+}
+
 /// 1 / (1 + e^-v): the power is 2^p with rounded p, times 1 plus the rest of the exponent. Within
 /// the bounds neither factor overflows; beyond them the result is 0 or 1.
 Tile sigmoid_of(const Tile& v) {
-  if (v.dtype() == DType::f64) return rcp_approx(1.0 + exp(-v));
+  if (v.dtype() == DType::f64) return with_slope_of_sigmoid(rcp_approx(1.0 + exp(-v)), v);
   constexpr float kBound = 88.5f;
   const Tile x = max(min(-v, kBound, Nan::propagate), -kBound, Nan::propagate);
   const Tile p = x * std::numbers::log2e;
   const Tile power = exp2(p), rest = fma(p, -std::numbers::ln2, x);
-  return rcp_approx(1.0f + fma(power, rest, power));
+  return with_slope_of_sigmoid(rcp_approx(1.0f + fma(power, rest, power)), v);
+}
+
+Tile silu_of(const Tile& v) {
+  const Tile s = sigmoid_of(v), y = v * s;
+  return with_gradient(y, v, fma(y, 1.0f - s, s));
+}
+
+/// Returns GELU with its slope; `tail` is the distribution function of the normal distribution at
+/// -|v|.
+Tile with_slope_of_gelu(const Tile& y, const Tile& v, const Tile& tail) {
+  constexpr double kDensity = std::numbers::inv_sqrtpi / std::numbers::sqrt2;
+  const Tile density = kDensity * exp2(v * v * (-0.5 * std::numbers::log2e));
+  return with_gradient(y, v, fma(v, density, where(v < 0.0f, tail, 1.0f - tail)));
 }
 
 /// max(v, 0) - |v| erfc(|v| / sqrt 2) / 2, which stays accurate far below 0, with the second factor
@@ -163,14 +182,18 @@ Tile sigmoid_of(const Tile& v) {
 /// coefficients are a least-squares fit on [0, 8], reweighted to minimize the largest error. q is
 /// decreasing: at 16, where |v| is clamped because of infinities, the power is 0.
 Tile gelu_of(const Tile& v) {
-  if (v.dtype() == DType::f64) return 0.5 * v * (1.0 + erf(v * (std::numbers::sqrt2 / 2)));
+  if (v.dtype() == DType::f64) {
+    const Tile share = erf(v * (std::numbers::sqrt2 / 2));
+    return with_slope_of_gelu(0.5 * v * (1.0 + share), v, 0.5 * (1.0 - abs(share)));
+  }
   constexpr std::array kFit{-2.17657287748807e-07f,  3.7924121443211334e-06f, 5.22007985637174e-06f,
                             -0.0006524693453684449f, 0.007795403245836496f,   -0.0530288890004158f,
                             -0.4590306282043457f,    -1.1511247158050537f,    -1.0f};
   const Tile size = min(abs(v), 16.0f);
   Tile q = fma(size, kFit[0], kFit[1]);
   for (std::size_t i = 2; i < kFit.size(); ++i) q = fma(q, size, kFit[i]);
-  return fma(-size, exp2(q), max(v, 0.0f, Nan::propagate));
+  const Tile tail = exp2(q);
+  return with_slope_of_gelu(fma(-size, tail, max(v, 0.0f, Nan::propagate)), v, tail);
 }
 
 Tile gelu_tanh_of(const Tile& v) {
@@ -185,13 +208,14 @@ Tile gelu_tanh_of(const Tile& v) {
 
 Tile sigmoid(const Arg& x) { return dsl::composed("sigmoid", x, sigmoid_of); }
 Tile silu(const Arg& x) {
-  return dsl::composed("silu", x, [](const Tile& v) { return v * sigmoid(v); });
+  return dsl::composed("silu", x, silu_of);
 }
 Tile gelu(const Arg& x) { return dsl::composed("gelu", x, gelu_of); }
 Tile gelu_tanh_approx(const Arg& x) { return dsl::composed("gelu_tanh_approx", x, gelu_tanh_of); }
 Tile softplus(const Arg& x) {
-  return dsl::composed("softplus", x,
-                       [](const Tile& v) { return max(v, 0.0f) + log1p(exp(-abs(v))); });
+  return dsl::composed("softplus", x, [](const Tile& v) {
+    return with_gradient(max(v, 0.0f) + log1p(exp(-abs(v))), v, sigmoid_of(v));
+  });
 }
 Tile isnan(const Arg& x) {
   return dsl::composed("isnan", x, [](const Tile& v) { return v != v; });

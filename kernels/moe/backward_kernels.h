@@ -39,10 +39,9 @@ struct ActivationGradient {
           return cast<f32>(fill_absent(x(packed, c), 0));
         };
         const Tile d = loaded(dA), g = loaded(G), u = U ? loaded(*U) : g,
-                   a = activation.value(g, u);
-        const auto [by_gate, by_up] = activation.gradient(g, u);
-        dG(row, c) = d * by_gate * scale, A(row, c) = a * scale;
-        if (dU) (*dU)(row, c) = d * by_up * scale;
+                   a = activation.value(g, u), scaled = d * scale;
+        dG(row, c) = derivative(a, g, scaled), A(row, c) = a * scale;
+        if (dU) (*dU)(row, c) = derivative(a, u, scaled);
         if (dots) dot = dot + sum(d * a);
       }
       if (dots) (*dots)(t, j) = dot;

@@ -180,7 +180,6 @@ void check_backward(const MoeOptions& o, const LayerCall& c, const MoeGradients&
   check_call(o, c);
   const TensorCheck check{c.X};
   check_saved(check, o, c);
-  if (!o.activation.gradient) throw_argument_error(ErrorId::moe_gradient, "activation");
   if (d.logits.defined() && !o.router.gradient)
     throw_argument_error(ErrorId::moe_gradient, "router");
   check("gradients.X", d.X, c.X.shape(), c.X.dtype());

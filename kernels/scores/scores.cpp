@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/argument_error.h"
+#include "tegula/derivative.h"
 #include "tegula/math.h"
 #include "tegula/memory.h"
 #include "tegula/tile_ops.h"
@@ -34,11 +35,22 @@ std::vector<i32> t5_buckets(int buckets, int max_distance) {
 /// Returns one element of a tensor. fill_absent avoids a select for every element of the score.
 Tile of_head(const Tensor& t, const Tile& h) { return fill_absent(view<f32, 1>(t)(h), 0); }
 
+/// A hyperbolic tangent and its slope.
+struct Squashed {
+  Tile value, slope;
+};
+
 /// Returns 2 / (1 + e^-2x) - 1: two special-function instructions instead of the four of `tanh`,
 /// which is accurate relative to values near 0. Scores need absolute accuracy only.
-Tile tanh_of_share(const Tile& x) {
+Squashed tanh_of_share(const Tile& x) {
   constexpr float log2e = std::numbers::log2e_v<float>;
-  return 2.0f * rcp_approx(1.0f + exp2(x * (-2 * log2e))) - 1.0f;
+  const Tile r = rcp_approx(1.0f + exp2(x * (-2 * log2e))), r4 = 4.0f * r;
+  return {2.0f * r - 1.0f, fma(-r4, r, r4)};
+}
+
+Squashed approximate_tanh(const Tile& x) {
+  const Tile t = tanh_approx(x);
+  return {t, fma(-t, t, 1.0f)};
 }
 
 /// Returns the index, or 0 along a broadcast extent of 1.
@@ -77,7 +89,8 @@ Score softcap(ScoreScalar cap, Tanh kind) {
   return [=](Tile s, Tile, Tile, Tile, Tile) {
     const Tile c = cap.value(), share = s * rcp(c);
     assume(c > 0.0f);  // allows scaling the maximum of a row instead of each score
-    return c * (kind == Tanh::exact ? tanh_of_share(share) : tanh_approx(share));
+    const auto [t, slope] = kind == Tanh::exact ? tanh_of_share(share) : approximate_tanh(share);
+    return with_gradient(with_gradient(c * t, s, slope), c, t - share * slope);
   };
 }
 

@@ -1,5 +1,4 @@
 #pragma once
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,12 +13,11 @@
 /// Mixture-of-experts layers.
 namespace tegula::kernels {
 
-/// Activation a(gate, up) of an expert, on f32 tiles. Without a gate, `up` is the tile `gate`.
+/// Activation a(gate, up) of an expert, on f32 tiles. Without a gate, `up` is the tile `gate`. The
+/// backward pass differentiates it (tegula/derivative.h).
 struct ExpertActivation {
   bool is_gated = true;  ///< the up projection has 2 i outputs: gates and values
   std::function<Tile(const Tile& gate, const Tile& up)> value;  ///< a(gate, up)
-  /// Returns the partial derivatives with respect to gate and up, for the backward pass.
-  std::function<std::array<Tile, 2>(const Tile& gate, const Tile& up)> gradient = {};
 };
 /// silu(gate) * up (Shazeer 2020).
 ExpertActivation swiglu();
@@ -181,8 +179,8 @@ class Moe {
   /// Computes gradients from that of Y: of the experts' parameters, of X through the experts, and
   /// of the logits through the router's gradient. The caller computes the GEMMs with the router's
   /// weights: dlogits^T X, and dlogits router, which must be added to the gradient of X. Throws
-  /// CompileError for a router or activation without a gradient (T1675), and with quantisation
-  /// (T1678).
+  /// CompileError for a router without a gradient (T1675) or an activation without a derivative
+  /// (T1022), and with quantisation (T1678).
   void backward(const Stream& stream, const Tensor& X, const Tensor& logits,
                 const MoeWeights& weights, const MoeSaved& saved, const Tensor& dY,
                 const MoeGradients& gradients, Loc at = std::source_location::current()) const;
