@@ -196,6 +196,8 @@ std::vector<Case> attention_cases() {
           backward("attention_window_backward", window, number_key),
           backward("attention_prefix_backward", prefix, number_key),
           backward("attention_document_backward", document, document_key),
+          backward("attention_alibi_causal_backward", alibi, heads_key),
+          backward("attention_softcap_causal_backward", softcap<scores::Tanh::exact>, number_key),
           varlen("attention_varlen", {}),
           varlen("attention_varlen_causal", {.mask = masks::causal()})};
 }

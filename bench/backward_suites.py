@@ -138,6 +138,8 @@ def masks(t):
     prefix = 1024
     for case, mask, number in (("causal", attention_suites.causal, 0.0), ("window", window, attention_suites.WINDOW), ("prefix", prefix_lm(prefix), prefix)):
         yield "attention_backward_masks", f"{case} {attention_suites.text(shape)}", functools.partial(beside_flex, t, f"attention_{case}", shape, mask, number=float(number))
+    for case, score, number in (("alibi", attention_suites.alibi(shape[1]), 0.0), ("softcap", attention_suites.softcap, attention_suites.CAP)):
+        yield "attention_backward_masks", f"{case} causal {attention_suites.text(shape)}", functools.partial(beside_flex, t, f"attention_{case}_causal", shape, attention_suites.causal, score, number)
     yield "attention_backward_masks", f"document {attention_suites.text(shape)}", functools.partial(in_documents, t, shape)
 
 

@@ -37,11 +37,20 @@ enum BackwardArgument : std::uint8_t {
   kGradSinks
 };
 
-void check_call(const Tensor& Q, const Tensor& K, const Tensor& V, const AttentionSaved& saved,
+void check_call(AttentionNormalization weighting, const Tensor& Q, const Tensor& K, const Tensor& V, const AttentionSaved& saved,
                 const AttentionGradients& of, const AttentionInputGradients& into) {
   dense_call(Q, K, V, saved.O, {.lse = saved.lse, .sinks = saved.sinks});
   const Dims rows{Q.size(0), Q.size(1), Q.size(2)}, heads{Q.size(1)};
-  require_tensor(kBackwardName, "lse", saved.lse, DType::f32, rows);
+  if (weighting == AttentionNormalization::softmax) {
+    require_tensor(kBackwardName, "lse", saved.lse, DType::f32, rows);
+  } else {
+    for (const auto& [name, t] : {std::pair<const char*, const Tensor&>{"lse", saved.lse},
+                                  {"sinks", saved.sinks},
+                                  {"the gradient of lse", of.lse}})
+      if (t.defined())
+        throw_argument_error(ErrorId::kernel_argument, kBackwardName, name, t.str(),
+                             "none: nothing divides the sums of scores");
+  }
   require_tensor(kBackwardName, "the gradient of O", of.O, Q.dtype(), saved.O.shape());
   require_optional(kBackwardName, "the gradient of lse", of.lse, DType::f32, rows);
   require_optional(kBackwardName, "the gradient of Q", into.Q, Q.dtype(), Q.shape());
@@ -61,9 +70,8 @@ void check_differentiable(const AttentionSpec& spec) {
   const auto refuse = [](const char* what, const char* is, const char* instead) {
     throw_argument_error(ErrorId::kernel_argument, kBackwardName, what, is, instead);
   };
-  if (spec.weighting != AttentionNormalization::softmax)
-    refuse("weighting", "another one than softmax", "softmax");
-  if (spec.score) refuse("score", "given", "none: gradients of scores are not built");
+  if (spec.weighting == AttentionNormalization::stick_breaking)
+    refuse("weighting", "stick_breaking", "softmax or none");
   if (spec.blocks)
     refuse("blocks", "given", "none: the mask alone, from which the blocks are derived");
   if (spec.kv_range && !spec.mask)
@@ -154,7 +162,9 @@ struct AttentionBackward::Kernels {
                    PlanSlot D, PlanSlot dQ) const {
     const Tensor &Q = plan.tensor(plan.argument(kOfQ)), &K = plan.tensor(plan.argument(kOfK));
     BlockListSlots lists;
-    if (traversal->uses_block_list() || evaluates_mask(plan)) {
+    // Lists do not know about shifted positions; without one, all blocks are visited.
+    const bool is_shifted = spec->align_bottom_right && Q.size(2) != K.size(2);
+    if (!is_shifted && (traversal->uses_block_list() || evaluates_mask(plan))) {
       const Tensor by_head =
           described({Q.size(0), Q.size(1), K.size(2), K.size(3)}, K.dtype(), K.device());
       lists = traversal->lists(plan, by_head, Q, {tiles.block_kv, tiles.block_q})
@@ -188,7 +198,7 @@ void AttentionBackward::call(const Stream& stream, const Tensor& Q, const Tensor
                              const Tensor& V, const AttentionSaved& saved,
                              const AttentionGradients& of,
                              const AttentionInputGradients& into) const {
-  check_call(Q, K, V, saved, of, into);
+  check_call(kernels_->spec->weighting, Q, K, V, saved, of, into);
   if (kernels_->spec->align_bottom_right) require_keys_for_queries(Q, K);
   const auto args = tensor_args(Q, K, V, saved.O, saved.lse, saved.sinks, of.O, of.lse, into.Q,
                                 into.K, into.V, into.sinks);

@@ -113,19 +113,24 @@ class BackwardProgram {
              Gradients& sums) const {
     const Index &b = keys.b, m = blocks.block(step);
     inside(b, h, {&x_.Q, &x_.dO});
-    padded(b, h, m, {&x_.L, &x_.D});
+    if (is_softmax()) padded(b, h, m, {&x_.L, &x_.D});
     if (x_.dQ) inside(b, h, {&*x_.dQ}), assume(m.first() / tiles_.block_q < x_.dQ->dim(2));
     const Tile q = fill_absent(x_.Q(b, h, m, d_), 0), grad = fill_absent(x_.dO(b, h, m, dv_), 0);
     const Tile needs_mask = blocks.needs_mask(step, spec_.mask != nullptr) ||
                             keys.n.first() + tiles_.block_kv > x_.K.dim(2);
-    const Tile scores = dot(keys.k, q.T());
-    Tile p = exp2(fma(scores, scale_ * kBackwardToBase2, -expand(x_.L(b, h, m), 0)));
+    const Tile products = dot(keys.k, q.T()), scaled = products * scale_;
+    const Tile score = spec_.score ? modified(scaled, keys, h, m) : scaled;
+    Tile p = weights(products, score, b, h, m);
     if_(needs_mask, [&] { p = where(visible(keys, h, m), p, 0.0f); });
     if (x_.dV) sums.v = dot(cast<T>(p), grad, sums.v);
     if (!x_.dK && !x_.dQ) return;
-    Tile ds = p * (dot(keys.v, grad.T()) - expand(x_.D(b, h, m), 0));
-    // A value or a gradient that is not finite must not reach the pairs that are masked.
-    if_(needs_mask, [&] { ds = where(p == 0.0f, 0.0f, ds); });
+    Tile ds = dot(keys.v, grad.T());
+    if (is_softmax()) ds = p * (ds - expand(x_.D(b, h, m), 0));
+    if (spec_.score) ds = reassociable([&] { return derivative(score, scaled, ds); });
+    // A value, a gradient or a slope that is not finite must not reach the pairs that are masked.
+    if_(needs_mask, [&] {
+      ds = is_softmax() ? where(p == 0.0f, 0.0f, ds) : where(visible(keys, h, m), ds, 0.0f);
+    });
     const Tile rounded = cast<T>(ds);
     if (x_.dK) sums.k = dot(rounded, q, sums.k);
     if (!x_.dQ) return;
@@ -133,11 +138,34 @@ class BackwardProgram {
                in_fragment_order(dot(rounded.T(), keys.k)));
   }
 
+  bool is_softmax() const { return spec_.weighting == AttentionNormalization::softmax; }
+
+  /// Returns the results of the score function, [keys, queries].
+  Tile modified(const Tile& scaled, const KeyTile& keys, const Index& h, const Index& m) const {
+    return reassociable([&] {
+      const Tile score = spec_.score(scaled, keys.b, h, positions(m), expand(keys.n, 1));
+      return broadcast(cast<f32>(score), {scaled.dim(0), scaled.dim(1)});
+    });
+  }
+
+  /// Returns the weights of the forward pass. Without a score function, `products` are scaled and
+  /// converted to base 2 at once.
+  Tile weights(const Tile& products, const Tile& score, const Index& b, const Index& h,
+               const Index& m) const {
+    if (!is_softmax()) return score;
+    const Tile base = -expand(x_.L(b, h, m), 0);
+    return spec_.score ? exp2(fma(score, kBackwardToBase2, base))
+                       : exp2(fma(products, scale_ * kBackwardToBase2, base));
+  }
+
+  /// Returns the positions of queries that mask and score receive, [1, queries].
+  Tile positions(const Index& m) const {
+    return spec_.align_bottom_right ? expand(m, 0) + shift() : expand(m, 0);
+  }
+
   Tile visible(const KeyTile& keys, const Index& h, const Index& m) const {
-    const Tile kv = expand(keys.n, 1), q = expand(m, 0);
-    const Tile inside = kv < x_.K.dim(2);
-    if (!spec_.mask) return inside;
-    return inside && spec_.mask(keys.b, h, spec_.align_bottom_right ? q + shift() : q, kv);
+    const Tile kv = expand(keys.n, 1), inside = kv < x_.K.dim(2);
+    return spec_.mask ? inside && spec_.mask(keys.b, h, positions(m), kv) : inside;
   }
 
   const AttentionSpec& spec_;

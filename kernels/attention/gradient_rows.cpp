@@ -47,17 +47,19 @@ template <class T>
 KernelOf<ForwardResults<T>, GradientRows, SinkGradients> gradient_rows() {
   return kernel("attention_gradient_rows", [](const ForwardResults<T>& x, const GradientRows& to,
                                               const SinkGradients& sinks) {
+    if (!x.lse) to.L.partial(), to.D.partial();
     for (auto [b, h, m] : grid(to.L, 1, 1, kGradientRows)) {
       grid_launch_dependents();
+      if (to.dQ) (*to.dQ)(b, h, m.first() / kGradientRows, all) = zeros<f32>(to.dQ->static_dim(3));
+      if (!x.lse) continue;
       const Tile o = fill_absent(x.O(b, h, m, all), 0), grad = fill_absent(x.dO(b, h, m, all), 0);
       Tile d = sum(cast<f32>(o) * cast<f32>(grad), axis(1));
       if (x.dlse) d = d - fill_absent((*x.dlse)(b, h, m), 0);
-      const Tile lse = fill_absent(x.lse(b, h, m), -kInfinity);
+      const Tile lse = fill_absent((*x.lse)(b, h, m), -kInfinity);
       const Tile has_no_keys = lse == -kInfinity;
       d = where(has_no_keys, 0.0f, d);
       to.L(b, h, m) = where(has_no_keys, kInfinity, lse * std::numbers::log2e_v<float>);
       to.D(b, h, m) = d;
-      if (to.dQ) (*to.dQ)(b, h, m.first() / kGradientRows, all) = zeros<f32>(to.dQ->static_dim(3));
       if (!sinks.partial) continue;
       const Tile share = exp(fill_absent((*sinks.sinks)(h), 0) - lse);
       const Tile of_row = where(has_no_keys, 0.0f, share * d);

@@ -8,11 +8,11 @@
 namespace tegula::kernels {
 
 /// The results of the forward call and their gradients: O and dO [batch, heads, seqlen_q,
-/// head_dim_v], lse and dlse [batch, heads, seqlen_q].
+/// head_dim_v], lse and dlse [batch, heads, seqlen_q]. Without lse, L and D are not written.
 template <class T>
 struct ForwardResults {
   In<T, 4> O, dO;
-  In<f32, 3> lse;
+  std::optional<In<f32, 3>> lse;
   std::optional<In<f32, 3>> dlse;
 };
 

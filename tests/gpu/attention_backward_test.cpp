@@ -3,6 +3,7 @@
 #include "tests/gpu/by_back_end.h"
 
 #include "tegula/kernels/masks.h"
+#include "tegula/kernels/scores.h"
 
 namespace tegula::attention_backward_test {
 using namespace kernels;
@@ -71,6 +72,21 @@ TEST_P(AttentionBackward, MasksAndSinks) {
     expect_backward(c);
     if (HasFatalFailure()) return;
   }
+}
+
+TEST_P(AttentionBackward, Scores) {
+  BackwardCase c({.heads = 4, .kv_heads = 2, .seqlen_q = 500, .seqlen_kv = 500, .dim = 128,
+                  .head_dim_v = 128},
+                 Device::cuda());
+  mask_by(c, [](int q, int kv) { return q >= kv; });
+  const Attention attention(
+      {.mask = masks::causal(),
+       .score = scores::compose(scores::softcap(2.0f), scores::alibi(4))});
+  c.host.score = [](double s, int, int h, int q, int kv) {
+    return 2 * std::tanh(s / 2) + std::exp2(-2.0 * (h + 1)) * (kv - q);
+  };
+  c.run(attention);
+  expect_backward(c);
 }
 
 /// dK and dV have equal bits in each run; those of dQ may differ, but not by much.

@@ -14,6 +14,7 @@ namespace tegula::test {
 struct BackwardCase {
   Extents extents;
   HostAttention host;
+  bool is_softmax = true;  ///< else weights are scores
   Tensor Q, K, V, O, lse, dO, dlse, sinks, dQ, dK, dV, dsinks;
 
   BackwardCase(const Extents& e, Device device, DType dtype = DType::bf16, std::uint64_t seed = 1)
@@ -38,8 +39,9 @@ struct BackwardCase {
   }
   void run(const Attention& a) const {
     const Stream stream(Q.device());
-    a(stream, Q, K, V, O, {.lse = lse, .sinks = sinks});
-    a.backward(stream, Q, K, V, {.O = O, .lse = lse, .sinks = sinks}, {.O = dO, .lse = dlse},
+    const Tensor saved = is_softmax ? lse : Tensor();
+    a(stream, Q, K, V, O, {.lse = saved, .sinks = sinks});
+    a.backward(stream, Q, K, V, {.O = O, .lse = saved, .sinks = sinks}, {.O = dO, .lse = dlse},
                {.Q = dQ, .K = dK, .V = dV, .sinks = dsinks});
   }
 };
@@ -62,7 +64,8 @@ inline ExpectedGradients expected_gradients(const BackwardCase& c) {
   x.sinks.resize(static_cast<std::size_t>(e.heads));
   const double scale = c.host.scale != 0 ? c.host.scale : 1 / std::sqrt(static_cast<double>(e.dim));
   const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
-  std::vector<double> s(at(e.seqlen_kv)), p(s.size()), dp(s.size()), out(at(e.head_dim_v));
+  std::vector<double> s(at(e.seqlen_kv)), slope(s.size()), p(s.size()), dp(s.size()),
+      out(at(e.head_dim_v));
   for (std::int64_t b = 0; b < e.batch; ++b)
     for (std::int64_t h = 0; h < e.heads; ++h)
       for (std::int64_t i = 0; i < e.seqlen_q; ++i) {
@@ -78,15 +81,23 @@ inline ExpectedGradients expected_gradients(const BackwardCase& c) {
           double dot = 0;
           for (std::int64_t d = 0; d < e.dim; ++d)
             dot += q[at(row * e.dim + d)] * k[at((kv + j) * e.dim + d)];
-          s[at(j)] = dot * scale;
+          constexpr double kStep = 1e-5;
+          const auto score = [&](double x) {
+            return c.host.score(x, static_cast<int>(b), static_cast<int>(h), static_cast<int>(i),
+                                static_cast<int>(j));
+          };
+          s[at(j)] = score(dot * scale);
+          slope[at(j)] = (score(dot * scale + kStep) - score(dot * scale - kStep)) / (2 * kStep);
           top = std::max(top, s[at(j)]);
         }
         if (std::isinf(top)) continue;  // no keys and no sink
+        if (!c.is_softmax) top = 0;
         out.assign(out.size(), 0);
         double sum = std::exp(sink - top), d_of_row = dlse.empty() ? 0 : -dlse[at(row)];
         for (double one : s) sum += std::exp(one - top);
         for (std::int64_t j = 0; j < e.seqlen_kv; ++j) {
-          p[at(j)] = std::exp(s[at(j)] - top) / sum;
+          p[at(j)] = c.is_softmax ? std::exp(s[at(j)] - top) / sum
+                                  : std::isinf(s[at(j)]) ? 0 : s[at(j)];
           dp[at(j)] = 0;
           for (std::int64_t d = 0; d < e.head_dim_v; ++d)
             dp[at(j)] += grad[at(row * e.head_dim_v + d)] * v[at((kv + j) * e.head_dim_v + d)];
@@ -100,9 +111,10 @@ inline ExpectedGradients expected_gradients(const BackwardCase& c) {
           d_size += std::abs(out[at(d)] * grad[at(row * e.head_dim_v + d)]);
         x.sinks[at(h)] -= std::exp(sink - top) / sum * d_of_row;
         for (std::int64_t j = 0; j < e.seqlen_kv; ++j) {
-          if (p[at(j)] == 0) continue;
-          const double ds = p[at(j)] * (dp[at(j)] - d_of_row),
-                       size = p[at(j)] * (std::abs(dp[at(j)]) + std::abs(d_of_row) + d_size);
+          if (std::isinf(s[at(j)])) continue;
+          const double by = c.is_softmax ? p[at(j)] * slope[at(j)] : slope[at(j)],
+                       ds = by * (c.is_softmax ? dp[at(j)] - d_of_row : dp[at(j)]),
+                       size = std::abs(by) * (std::abs(dp[at(j)]) + std::abs(d_of_row) + d_size);
           for (std::int64_t d = 0; d < e.dim; ++d) {
             const std::size_t mine = at(row * e.dim + d), theirs = at((kv + j) * e.dim + d);
             x.q[mine] += scale * ds * k[theirs];
@@ -114,7 +126,7 @@ inline ExpectedGradients expected_gradients(const BackwardCase& c) {
             const std::size_t of = at(row * e.head_dim_v + d),
                               into = at((kv + j) * e.head_dim_v + d);
             x.v[into] += p[at(j)] * grad[of];
-            x.v_size[into] += p[at(j)] * std::abs(grad[of]);
+            x.v_size[into] += std::abs(p[at(j)] * grad[of]);
           }
         }
       }

@@ -149,8 +149,8 @@ struct AttentionExtras {
 
 /// What a backward call needs of the forward call, whose specification and inputs are the same.
 struct AttentionSaved {
-  Tensor O, lse;      ///< its results
-  Tensor sinks = {};  ///< its sinks, if it had some
+  Tensor O, lse = {};  ///< its results; lse: only with softmax
+  Tensor sinks = {};   ///< its sinks, if it had some
 };
 
 /// Gradients of the loss with respect to the results of the forward call.
@@ -215,8 +215,11 @@ class Attention {
   /// Computes the gradients of the inputs of a dense call, by recomputing its weights (Dao et al.
   /// 2022). `dQ` is summed over blocks of keys in f32, in an order that differs from run to run, so
   /// its last bits may differ; dK and dV are bitwise reproducible. A query without keys gets 0.
-  /// Gradients are those of a softmax without a score function, under a mask or none; both head
-  /// dims are at most 128. Scratch memory, from the stream: (8 + 4 * head_dim) bytes for each query
+  /// Gradients follow from the specification: the mask's analysis with queries and keys exchanged
+  /// tells which blocks are visited, and the score function is differentiated (derivative.h; T1022
+  /// at its line where that is impossible). Tensors and Scalars that the score captures get no
+  /// gradients. Weights are a softmax, or the scores themselves, which need neither lse nor sinks.
+  /// Both head dims are at most 128. Scratch memory, from the stream: (8 + 4 * head_dim) bytes for each query
   /// of each head, whose number is padded to a multiple of 64 (head dims above 64) or 128.
   /// Throws CompileError for invalid tensors (as the forward call), and for tensors and
   /// specifications without gradients (T1662).
