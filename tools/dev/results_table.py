@@ -30,6 +30,8 @@ WORKLOADS = [
     ("attention, masks as lambdas", ["mask_causal", "mask_document", "mask_prefix", "mask_window"], "FlexAttention (FLASH)"),
     ("attention, scores as lambdas", ["score_alibi", "score_distances", "score_softcap", "score_t5"], "FlexAttention (FLASH; T5: Triton)"),
     ("attention, decoding", ["attention_decode"], "cuDNN"),
+    ("attention backward", ["attention_backward_causal", "attention_backward_full"], "cuDNN, FlashAttention-4"),
+    ("its masks and scores", ["attention_backward_masks"], "FlexAttention (FLASH)"),
     ("experts bf16, 128 .. 16384 tokens", ["moe"], "torch grouped_mm, compiled"),
     ("experts bf16, 1 .. 32 tokens", ["moe_decode"], "torch grouped_mm, compiled"),
     ("experts fp8", ["moe_fp8"], "torch scaled_grouped_mm"),
