@@ -22,7 +22,8 @@ debian_sources() {
     sed -n "s|^Debian \([^ ]*\) $here\(-[a-z]*\)\{0,1\} \(.*\)|deb \1 $1\2 \3|p" | sort -u
 }
 
-# make_root SUITE PACKAGE...: creates $root with the packages and mounts /proc, /dev and /dev/shm.
+# make_root SUITE PACKAGE...: creates $root with the packages and mounts /proc and /dev/shm. The device nodes are those
+# that mmdebstrap creates: this machine's /dev may be broken, and a root must not be able to break it.
 make_root() {
   local suite=$1 sources log certificates=/usr/local/share/ca-certificates
   shift
@@ -48,7 +49,6 @@ make_root() {
     chroot "$root" update-ca-certificates >/dev/null 2>&1
   fi
   mount -t proc proc "$root/proc"
-  mount --bind /dev "$root/dev"
   mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
 }
 

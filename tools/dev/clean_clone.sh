@@ -5,7 +5,8 @@
 #   clang19  Debian 12, clang-19 as the compiler
 #   gcc14    Debian 13
 #   bare     Debian 12 without ptxas and NVRTC; the others get this machine's CUDA toolkit, if there is one
-# The chroot is created in a new folder of $TEGULA_CHROOTS, by default of /tmp, and takes about 6 GB.
+# The chroot is created in a new folder of $TEGULA_CHROOTS, by default of /tmp, which must not be mounted nodev, and takes
+# about 6 GB.
 set -euo pipefail
 # shellcheck source=tools/dev/bare_root.sh
 . "$(dirname "$0")/bare_root.sh"
