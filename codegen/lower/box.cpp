@@ -129,7 +129,7 @@ Box::Places Box::places(const std::vector<int>& leaders, const LinearLayout& lay
 Box::Access Box::access(const std::vector<Vector>& vectors, const LinearLayout& layout) {
   std::vector<int> leaders;
   for (const Vector& v : vectors) leaders.push_back(v.registers.front());
-  Value thread_offset = offset, dynamic, fixed, predicate;
+  Value thread_offset = offset, dynamic, predicate;
   std::vector<std::int64_t> fixed_offsets(leaders.size(), 0);
   for (int t = 0; t < static_cast<int>(axes_.size()); ++t) {
     const auto v = static_cast<std::size_t>(axes_[static_cast<std::size_t>(t)]);
