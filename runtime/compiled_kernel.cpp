@@ -248,9 +248,10 @@ std::string CompiledKernel::dump(std::string_view verb) const {
 namespace {
 
 /// Returns the Schedule that the passes execute for a plan and the author's Schedule, if any, and
-/// the rules that it violates.
+/// the rules that it violates. The plan of a cache entry that a bug or another program wrote may
+/// have no Schedule; the reason is returned then.
 std::string schedule_text(const ir::Kernel& traced, const ir::Plan& plan,
-                          const ir::PlanRequest& planned, ir::Target target) {
+                          const ir::PlanRequest& planned, ir::Target target) try {
   ir::Kernel tile = ir::clone(traced);
   tile.info.target = target;
   ir::PassContext context;
@@ -264,6 +265,8 @@ std::string schedule_text(const ir::Kernel& traced, const ir::Plan& plan,
   const ir::Verdict verdict = ir::judge(done.machine, ir::Graph(done.machine), done.schedule);
   for (const ir::Reason& reason : verdict.reasons) out += reason.str() + "\n";
   return out;
+} catch (const CompileError& e) {
+  return fmt::format("no Schedule follows from this plan: {}\n", e.diagnostic().message);
 }
 
 /// Returns each remark with the number of its repetitions, without the plan, which explain() prints

@@ -190,6 +190,54 @@ TEST_F(Stored, AKernelOfAnotherNameIsNotTaken) {
   EXPECT_THAT(compile(request_for("vector_add"))->explain(), HasSubstr("(internal error"));
 }
 
+/// Replaces `from` in the metadata of the only entry, under a checksum that is right.
+void change_meta(const std::string& name, const fs::path& folder, std::string_view from,
+                 const std::string& to) {
+  Compilation k;
+  const CompileRequest request = request_for(name);
+  key(k, request);
+  trace(k, request);
+  KernelCache cache({.folder = folder, .log = {}});
+  auto entry = cache.find(disk_key(k, request));
+  ASSERT_TRUE(entry);
+  const std::size_t at = entry->meta.find(from);
+  ASSERT_NE(at, std::string::npos) << entry->meta;
+  entry->meta.replace(at, from.size(), to);
+  cache.discard(disk_key(k, request));
+  cache.store(disk_key(k, request), *entry);
+}
+
+/// The plan of an entry is only reported, so one that the passes reject is no reason to fail.
+TEST_F(Stored, APlanThatNoPassAcceptsIsExplained) {
+  const std::pair<std::string_view, std::string> changes[] = {
+      {"wgmma=0", "wgmma=1"}, {"persistent=0", "persistent=1"}, {"stages=", "stages=9"},
+      {"num_warps=", "num_warps=77"}, {"num_warps=", "num_warps=-"}, {"swap_ab=0", "swap_ab=1"}};
+  for (const auto& [from, to] : changes) {
+    SCOPED_TRACE(to);
+    fs::remove_all(settings_.cache_dir);
+    compile(request_for("vector_add"));
+    change_meta("vector_add", settings_.cache_dir, from, to);
+    const auto again = compile(request_for("vector_add"));
+    EXPECT_TRUE(is_from_disk(*again));
+    EXPECT_THAT(again->explain(), HasSubstr("no Schedule follows from this plan: "));
+    const Tensor x = Tensor::full({100}, 1, DType::f32, Device::sim());
+    EXPECT_EQ(sum_of(*again, x, x).to_vector<float>(), std::vector<float>(100, 2.f));
+  }
+}
+
+/// Two plans that are accepted: their Schedules are shown.
+TEST_F(Stored, AnotherPlanThatPassesAcceptIsExplained) {
+  for (const std::string to : {"stages=1", "stages=5"}) {
+    fs::remove_all(settings_.cache_dir);
+    const auto first = compile(request_for("vector_add"));
+    change_meta("vector_add", settings_.cache_dir,
+                "stages=" + std::to_string(first->plan.stages), to);
+    const auto again = compile(request_for("vector_add"));
+    EXPECT_TRUE(is_from_disk(*again));
+    EXPECT_THAT(again->explain(), AllOf(HasSubstr("role"), Not(HasSubstr("no Schedule"))));
+  }
+}
+
 TEST_F(Stored, WhateverChangesTheResultMakesAnotherEntry) {
   const auto nth = [&](std::size_t n, CompileRequest r) {
     const auto k = compile(r);
