@@ -113,7 +113,7 @@ class Calibration {
     const int rows = kGemmRows, columns = has_wgmma(gpu_) ? kGemmColumns : kGemmColumns / 2;
     const auto multiply =
         kernel("calibrate_tensor",
-               [rows, columns](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C, Scalar<i32> laps) {
+               [columns](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C, Scalar<i32> laps) {
                  for (auto [m, n] : grid(C, rows, columns)) {
                    const Tile a = A(m, slice(0, kDepth)), b = B(slice(0, kDepth), n);
                    auto acc = zeros<f32>(rows, columns);
