@@ -126,7 +126,8 @@ TEST_P(ClustersOnGpu, PingpongIsExactAtEveryLaunch) {
 }
 
 class ClustersByBoth : public ClustersOnGpu {};
-INSTANTIATE_TEST_SUITE_P(BackEnds, ClustersByBoth, testing::Values("nvrtc"));
+INSTANTIATE_TEST_SUITE_P(BackEnds, ClustersByBoth, testing::Values("nvrtc"),
+                         [](const auto& info) { return std::string(info.param); });
 
 /// Checks sums of numbers that round, too.
 TEST_P(ClustersByBoth, BackEndsAgreeBitForBit) {

@@ -29,7 +29,8 @@ class DotGraphs : public test::ByBackEnd {
     return Tensor::normal(Dims(shape), DType::bf16, 0, 0.5, seed, d);
   }
 };
-INSTANTIATE_TEST_SUITE_P(BackEnds, DotGraphs, testing::Values("llvm", "nvrtc"));
+INSTANTIATE_TEST_SUITE_P(BackEnds, DotGraphs, testing::Values("llvm", "nvrtc"),
+                         [](const auto& info) { return std::string(info.param); });
 
 TEST_P(DotGraphs, AttentionGradients) {
   for (const int dim : {64, 128})

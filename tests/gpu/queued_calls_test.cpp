@@ -188,7 +188,8 @@ class QueuedCalls : public test::ByBackEnd {
 TEST_P(QueuedCalls, Attention) { expect_no_waiting(attention_calls()); }
 TEST_P(QueuedCalls, ProductsRowsAndCopies) { expect_no_waiting(product_calls()); }
 
-INSTANTIATE_TEST_SUITE_P(BackEnds, QueuedCalls, ::testing::Values("llvm", "nvrtc"));
+INSTANTIATE_TEST_SUITE_P(BackEnds, QueuedCalls, ::testing::Values("llvm", "nvrtc"),
+                         [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace tegula::queued_calls_test
