@@ -66,12 +66,8 @@ std::string create_sql() {
 
 template <class R>
 void put(Database& db, const R& record) {
-  int fields = 0;
   std::string marks;
-  R::each_field(record, [&](const char*, const auto&) {
-    ++fields;
-    marks += "?, ";
-  });
+  R::each_field(record, [&](const char*, const auto&) { marks += "?, "; });
   Statement s = db.prepare(fmt::format("INSERT OR REPLACE INTO {} VALUES({}?)", R::kTable, marks));
   int i = 0;
   R::each_field(record, [&](const char*, const auto& v) { s.bind(++i, v); });

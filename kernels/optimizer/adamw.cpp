@@ -88,7 +88,7 @@ auto adamw_kernel() {
                 [](Memory<W, G> memory, In<i64, 2> chunks, StepScalars scalars, RoundingBits bits) {
                   for (auto c : grid(rows(chunks), 1)) {
                     const auto rounded_from = [&](const Arg& first) {
-                      return [&bits, c, first](const Tile& weight) {
+                      return [=](const Tile& weight) {
                         if constexpr (!is_stochastic)
                           return weight;
                         else
