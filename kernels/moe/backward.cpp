@@ -11,6 +11,8 @@ namespace {
 
 using namespace experts;
 
+using LogitGradientKernel = decltype(kernel("", LogitGradient{}));
+
 /// Builds the plan of the backward pass of one call.
 template <class T>
 class BackwardPlan {
@@ -29,7 +31,7 @@ class BackwardPlan {
     weights_ = options.scales_inputs ? PlanSlot{} : flat(plan, at(kWeights));
   }
 
-  void build(const decltype(kernel("", LogitGradient{}))& logit_gradient) {
+  void build(const LogitGradientKernel& logit_gradient) {
     permute();
     hidden_gradient();
     row_gradient();
@@ -159,7 +161,7 @@ class BackwardPlan {
   bool wants_choice_gradient() const { return is_given(kDWeights) || is_given(kDLogits); }
   PlanSlot of_choices() { return plan_.scratch(tensor(kIds).shape(), DType::f32); }
 
-  void choice_gradient(const decltype(kernel("", LogitGradient{}))& logit_gradient) {
+  void choice_gradient(const LogitGradientKernel& logit_gradient) {
     if (!wants_choice_gradient()) return;
     PlanSlot gradient = dots_;
     // The gradient of a weight is <dY, expert output>, or, for scaled inputs, <dP, X>.
