@@ -32,12 +32,15 @@ concept ParamStruct = std::is_class_v<P> && std::is_aggregate_v<P>;
 
 inline constexpr std::size_t kMaxMembers = 16;
 
-/// Initialises any member of Struct; used in unevaluated operands only.
+/// Initialises any member of Struct; used in unevaluated operands only. The conversion has a body
+/// because Clang warns if it has none and the constructor of an optional member uses it.
 template <class Struct>
 struct AnyMember {
   template <class T>
     requires(!std::is_same_v<T, Struct>)
-  operator T() const;
+  operator T() const {
+    __builtin_unreachable();
+  }
 };
 
 template <class Struct, std::size_t... I>
