@@ -9,6 +9,7 @@ packages=(
   libsqlite3-dev  # its archive becomes a part of libtegula.so
   libpng-dev  # the pictures of `tegula mask`
   libgtest-dev libgmock-dev libbenchmark-dev
+  python3-numpy  # tests compare the kernels of the Python wheel with it
 )
 [ "${1:-}" = --format ] && packages+=(clang-format-19)
 [ "${1:-}" = --tidy ] && packages+=(clang-tidy-19)
