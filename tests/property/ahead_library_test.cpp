@@ -164,7 +164,6 @@ struct Call {
 struct Launched {
   std::vector<unsigned> extents;
   std::vector<std::string> arguments;
-  friend bool operator==(const Launched&, const Launched&) = default;
 };
 std::vector<Launched>& launched() {
   static std::vector<Launched> all;
