@@ -103,7 +103,12 @@ LoadedNvrtc load() {
     return loaded;
   }
   loaded.info.path = library.path();
-  api.version(&loaded.info.version.major, &loaded.info.version.minor);
+  auto& [major, minor] = loaded.info.version;
+  api.version(&major, &minor);
+  // NVRTC opens its built-ins by name, which finds them outside the loader's folders only if they
+  // are loaded.
+  SharedLibrary::open({std::filesystem::path(library.path()).parent_path() /
+                       fmt::format("libnvrtc-builtins.so.{}.{}", major, minor)});
   int count = 0;
   api.target_count(&count);
   std::vector<int> targets(static_cast<std::size_t>(count));
