@@ -115,8 +115,10 @@ auto untied() {
     for (auto m : grid(rows(Y), 128)) {
       const Tile x = X(m, all);
       Tile y = zeros<f32>(128, V.static_dim(1));
-      for (auto h : steps(W.rows(), 64))
-        y = dot(cast<bf16>(min(max(dot(x, W(h, all).T()), -3.0f), 3.0f)), V(h, all), y);
+      for (auto h : steps(W.rows(), 64)) {
+        const Tile v = V(h, all);  // load#1; W's is load#2
+        y = dot(cast<bf16>(min(max(dot(x, W(h, all).T()), -3.0f), 3.0f)), v, y);
+      }
       Y(m, all) = y;
     }
   });
