@@ -7,30 +7,14 @@
 #include <fstream>
 #include <map>
 #include <regex>
-#include <set>
 #include <source_location>
 #include <sstream>
 #include <string>
 
 #include "tegula/error.h"
+#include "tests/comparable.h"
 
 namespace tegula::test {
-
-/// Returns the text. Clang has other places of calls than GCC, which the files are from, and another
-/// order in which operands are evaluated: returns the lines without the places, sorted.
-inline std::string comparable(const std::string& text) {
-#ifdef __clang__
-  static const std::regex place(R"(:\+\d+(:\d+)?)");
-  std::istringstream in(std::regex_replace(text, place, ""));
-  std::multiset<std::string> lines;
-  for (std::string line; std::getline(in, line);) lines.insert(line);
-  std::string sorted;
-  for (const std::string& line : lines) sorted += line + "\n";
-  return sorted;
-#else
-  return text;
-#endif
-}
 
 class Pinned {
  public:

@@ -1,4 +1,4 @@
-// expect: no match for call to
+// expect: for call to
 #include <tegula/tegula.h>
 using namespace tegula;
 #ifdef WRONG

@@ -11,6 +11,7 @@
 #include "support/env.h"
 #include "support/text.h"
 #include "tegula/error.h"
+#include "tests/comparable.h"
 #include "tests/filetests/runner/file_test.h"
 
 namespace tegula::filetest {
@@ -69,7 +70,7 @@ TEST_P(FileTest, PrintsWhatItSays) {
   EXPECT_EQ(meaning_lost(all, text, GetParam()), "");
   if (env().bless) return write_file(path, with_outputs(text, outputs));
   for (std::size_t i = 0; i < all.size(); ++i)
-    EXPECT_EQ(outputs[i], all[i].expected)
+    EXPECT_EQ(test::comparable(outputs[i]), test::comparable(all[i].expected))
         << GetParam() << ": " << all[i].command << "\nTEGULA_BLESS=1 rewrites it";
 }
 
