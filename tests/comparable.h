@@ -7,9 +7,9 @@
 
 namespace tegula::test {
 
-/// Returns the text as it is compared with a recorded one. Clang evaluates operands in another order
-/// than GCC, and so ops are added in another order, and it places calls at other columns. There,
-/// returns the lines in alphabetical order, without numbers of values and places of calls.
+/// Returns the text as it is compared with a recorded one. Clang evaluates operands in another
+/// order than GCC, and so ops are added in another order, and it places calls at other columns.
+/// There, returns the lines in alphabetical order, without numbers of values and places of calls.
 inline std::string comparable(const std::string& text) {
 #ifdef __clang__
   static const std::regex number("%\\d+"), place(":\\+\\d+(:\\d+)?");
