@@ -7,7 +7,7 @@ import sys
 
 # A thread-local or inline static, guard, vtable... of tegula:: demangles to a text that names tegula:: too. Binutils leave
 # Clang's names of constrained template arguments as they are.
-SHOWN = {"libtegula.so": re.compile(r"tegula::|tegula_|^_ZNK?6tegula"), "libtegula_llvm.so": re.compile(r"tegula_llvm_")}
+SHOWN = {"libtegula.so": re.compile(r"tegula::|tegula_|^_Z[A-Z]*6tegula"), "libtegula_llvm.so": re.compile(r"tegula_llvm_")}
 NEEDED = re.compile(r"(libtegula|libgcc_s|libc|libm|libgcc_s|libdl|libpthread|ld-linux-x86-64)\.so")
 
 
