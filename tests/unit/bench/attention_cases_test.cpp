@@ -8,6 +8,7 @@
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/scores.h"
+#include "tegula/tegula.h"
 
 namespace tegula::bench::attention_cases_test {
 using namespace kernels;
@@ -27,7 +28,11 @@ TEST(AttentionCases, ComputeWhatTheirNamesSay) {
                starts = Tensor::from(std::vector<i32>{0, 15, 30}, cpu);
   const Tensor table = Tensor::normal({8, kHeads}, DType::f32, 0, 1, 4, cpu),
                distances = Tensor::normal({kLength + 3, kHeads}, DType::f32, 0, 1, 5, cpu);
-  const Mask causal = masks::causal();
+  const Tensor cells = Tensor::from(std::vector<i32>{1, 1, 0, 0, 1, 1, 1, 0, 1}, {3, 3}, cpu);
+  const Mask causal = masks::causal(),
+             of_cells = [cells](const Tile&, const Tile&, const Tile& q, const Tile& kv) {
+               return view<i32, 2>(cells)(q / 16, kv / 16) != 0;
+             };
   const std::vector<std::pair<AttentionSetup, double>> wanted{
       {AttentionSpec{.mask = masks::sliding_window(9)}, 9},
       {AttentionSpec{.mask = masks::prefix_lm(12)}, 12},
@@ -37,6 +42,8 @@ TEST(AttentionCases, ComputeWhatTheirNamesSay) {
       {AttentionSpec{.mask = causal, .score = scores::softcap(2.0f, scores::Tanh::approximate)}, 2},
       {AttentionSpec{.mask = causal, .score = scores::t5_bias(table, 20, false)}, 20},
       {AttentionSpec{.mask = causal, .score = scores::distance_bias(distances, 3)}, 3},
+      {AttentionSpec{.mask = of_cells}, 16},
+      {AttentionSpec{.mask = of_cells}, 16},
       {AttentionSpec{.mask = causal}, 192'012'801},
       {AttentionSetup(AttentionSpec{}, {.split_kv = 4}), 4}};
   const auto cases = attention_cases();
@@ -49,6 +56,7 @@ TEST(AttentionCases, ComputeWhatTheirNamesSay) {
                  lse = Tensor::empty({1, kHeads, kLength}, DType::f32, cpu);
     std::vector<Tensor> tensors{q, k, v, got, lse, document, starts};
     if (wanted[i].first.spec.score) tensors[5] = wanted[i].second == 3 ? distances : table;
+    if (wanted[i].second == 16) tensors[5] = cells;
     cases[i].run(Stream(cpu), tensors, wanted[i].second);
     wanted[i].first.made()(q, k, v, want);
     EXPECT_EQ(got.to_doubles(), want.to_doubles());
