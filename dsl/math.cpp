@@ -207,9 +207,7 @@ Tile gelu_tanh_of(const Tile& v) {
 }  // namespace
 
 Tile sigmoid(const Arg& x) { return dsl::composed("sigmoid", x, sigmoid_of); }
-Tile silu(const Arg& x) {
-  return dsl::composed("silu", x, silu_of);
-}
+Tile silu(const Arg& x) { return dsl::composed("silu", x, silu_of); }
 Tile gelu(const Arg& x) { return dsl::composed("gelu", x, gelu_of); }
 Tile gelu_tanh_approx(const Arg& x) { return dsl::composed("gelu_tanh_approx", x, gelu_tanh_of); }
 Tile softplus(const Arg& x) {

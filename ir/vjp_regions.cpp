@@ -53,12 +53,10 @@ void unroll(Vjp& v, const Range& range) {
   const OpId yield = k.terminator(body);
   for (std::int64_t n = 0; n < range.trips; ++n) {
     ValueMap map;
-    map[k[body].args[0]] =
-        v.b.constant(k.type(v.op.operands[0]), range.first + n * range.step);
+    map[k[body].args[0]] = v.b.constant(k.type(v.op.operands[0]), range.first + n * range.step);
     for (std::size_t i = 0; i < carries.size(); ++i) map[k[body].args[i + 1]] = carries[i];
     for (OpId op = k[body].first; op != yield; op = k[op].next) clone_op(v.b, op, map);
-    for (std::size_t i = 0; i < carries.size(); ++i)
-      carries[i] = mapped(map, k[yield].operands[i]);
+    for (std::size_t i = 0; i < carries.size(); ++i) carries[i] = mapped(map, k[yield].operands[i]);
   }
   Sweep s(v.b, v.sweep.type, inputs,
           v.sweep.place == Sweep::Place::Top ? Sweep::Place::Unrolled : v.sweep.place);

@@ -168,8 +168,8 @@ void vjp_Reduce(Vjp& v) {
   if (v.op.attrs.s(AttrName::kind) != "sum") v.refuse("has no derivative here, unless it is a sum");
   const Type whole = v.b.kernel().type(v.op.operands[0]).with_dtype(v.sweep.type);
   if (whole.rank() == 1) return v.give(0, v.b.op(Opcode::Splat, {v.g}, whole));
-  const Value line = v.b.op(Opcode::ExpandDims, {v.g},
-                            {{AttrName::axis, v.op.attrs.i(AttrName::axis)}});
+  const Value line =
+      v.b.op(Opcode::ExpandDims, {v.g}, {{AttrName::axis, v.op.attrs.i(AttrName::axis)}});
   v.give(0, v.b.op(Opcode::Broadcast, {line}, whole));
 }
 

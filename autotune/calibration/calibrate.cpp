@@ -111,19 +111,18 @@ class Calibration {
   /// Multiplies tiles in shared memory repeatedly until the GPU is warm.
   double tensor_tflops(double launch_ns) {
     const int rows = kGemmRows, columns = has_wgmma(gpu_) ? kGemmColumns : kGemmColumns / 2;
-    const auto multiply =
-        kernel("calibrate_tensor",
-               [columns](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C, Scalar<i32> laps) {
-                 for (auto [m, n] : grid(C, rows, columns)) {
-                   const Tile a = A(m, slice(0, kDepth)), b = B(slice(0, kDepth), n);
-                   auto acc = zeros<f32>(rows, columns);
-                   for (auto lap : steps(laps, 1)) {
-                     (void)lap;
-                     acc = dot(a, b, acc);
-                   }
-                   C(m, n) = acc;
-                 }
-               });
+    const auto multiply = kernel("calibrate_tensor", [columns](In<bf16, 2> A, In<bf16, 2> B,
+                                                               Out<f32, 2> C, Scalar<i32> laps) {
+      for (auto [m, n] : grid(C, rows, columns)) {
+        const Tile a = A(m, slice(0, kDepth)), b = B(slice(0, kDepth), n);
+        auto acc = zeros<f32>(rows, columns);
+        for (auto lap : steps(laps, 1)) {
+          (void)lap;
+          acc = dot(a, b, acc);
+        }
+        C(m, n) = acc;
+      }
+    });
     const std::int64_t tiles = sms_;
     const Tensor A = Tensor::normal({tiles * rows, kDepth}, DType::bf16, 0, 1, 1, gpu_),
                  B = Tensor::normal({kDepth, columns}, DType::bf16, 0, 1, 2, gpu_),

@@ -251,8 +251,8 @@ struct BlockListWriter {
                  before = cumsum(both, 0, {.exclusive = true}), total = sum(both, 0);
       Tile from_front = whole + (before & (kSecond - 1));
       if (part.columns) from_front = from_front + part.columns->begin;
-      const Tile for_masked = contiguous ? wholes + masked + (before >> 16)
-                                         : end - 1 - masked - (before >> 16);
+      const Tile for_masked =
+          contiguous ? wholes + masked + (before >> 16) : end - 1 - masked - (before >> 16);
       blocks(part.columns ? Subscript(0) : Subscript(b), h, m,
              where(is_whole, from_front, where(is_masked, for_masked, -1))) = at;
       whole = whole + (total & (kSecond - 1));
@@ -265,9 +265,8 @@ struct BlockListWriter {
 /// Returns what evaluating the mask found (make_coverage_kernel).
 ThreeValued evaluated(const In<i32, 4>& coverage, const Tile& b, const Tile& h, const Index& m,
                       const Index& n, const SequenceLists& part) {
-  const Tile is = part.columns
-                      ? fill_absent(coverage(0, h, m, n.shifted(part.columns->begin)), 0)
-                      : fill_absent(coverage(b, h, m, n), 0);
+  const Tile is = part.columns ? fill_absent(coverage(0, h, m, n.shifted(part.columns->begin)), 0)
+                               : fill_absent(coverage(b, h, m, n), 0);
   return {is == kFullBlock, is != 0};
 }
 

@@ -36,8 +36,7 @@ class DerivedBlockLists {
                      const QueryTileRows& rows, bool is_wide = false) const;
   /// Does the same as launches of a plan; `cu_q` and `cu_kv` are the slots of `rows.lengths`.
   BlockListSlots make(PlanBuilder& plan, const Tensor& Q, const Tensor& K, BlockShape tiles,
-                      const QueryTileRows& rows, PlanSlot cu_q, PlanSlot cu_kv,
-                      bool is_wide) const;
+                      const QueryTileRows& rows, PlanSlot cu_q, PlanSlot cu_kv, bool is_wide) const;
   /// Adds the launches that write lists from all values to `lists`, in the caller's format. `Q` has
   /// the rows, `K` the columns.
   void write(PlanBuilder& plan, const Tensor& Q, const Tensor& K, const EvaluatedLists& how,

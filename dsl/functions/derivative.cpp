@@ -127,8 +127,7 @@ ScoreSlope ScoreFunction::slope() const {
   const ir::OpId store = ir::ops_where(k, k.body(), is_store).front();
   ir::Builder b(k, store);
   const ir::Value s = argument(TracedFunction::kScore), dy = b.f32(1);
-  const ir::Value slope =
-      ir::differentiate(b, k[store].operands[1], dy, std::span(&s, 1)).of[s];
+  const ir::Value slope = ir::differentiate(b, k[store].operands[1], dy, std::span(&s, 1)).of[s];
   if (!slope || slope == dy) return slope ? one : zero;
   std::unordered_set<ir::Value> seen{slope};
   std::vector<ir::Value> left{slope};

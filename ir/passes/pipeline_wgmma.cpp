@@ -18,8 +18,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "ir/analysis/warp_exchange.h"
 #include "ir/analysis/pingpong_loop.h"
+#include "ir/analysis/warp_exchange.h"
 #include "ir/passes/dot_graph/expansion.h"
 #include "ir/pipeline.h"
 
@@ -123,9 +123,8 @@ class Mainloops {
   bool meets_within(const LoopOrder& order) const {
     const auto first = std::ranges::find(order.ops, order.turn.first, &ScheduledOp::op),
                last = std::ranges::find(order.ops, order.turn.last, &ScheduledOp::op);
-    return std::any_of(first, last, [&](const ScheduledOp& at) {
-      return exchanges_between_warps(k_, k_[at.op]);
-    });
+    return std::any_of(
+        first, last, [&](const ScheduledOp& at) { return exchanges_between_warps(k_, k_[at.op]); });
   }
 
   /// Returns the label attribute of the node's op, or else `node`.

@@ -10,9 +10,8 @@
 namespace tegula::ir {
 
 bool remove_gradients(Kernel& kernel, PassContext&) {
-  const std::vector<OpId> found = ops_where(kernel, kernel.body(), [&](OpId op) {
-    return kernel[op].opcode == Opcode::WithGradient;
-  });
+  const std::vector<OpId> found = ops_where(
+      kernel, kernel.body(), [&](OpId op) { return kernel[op].opcode == Opcode::WithGradient; });
   for (OpId op : found) {
     const Value value = kernel[op].operands[0], slope = kernel[op].operands[2];
     kernel.replace_all_uses(kernel[op].results[0], value);

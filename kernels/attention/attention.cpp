@@ -293,10 +293,9 @@ struct Attention::Kernels {
           check_written(list, {Q, {Q.size(0), Q.size(1), of_keys ? keys : queries}},
                         mask.dependence(), of_keys ? queries : keys);
           if (list.kv_num_blocks.numel() == 0) return;
-          mask.evaluate(plan, Q, K, {list.block_q, list.block_kv}, spec().align_bottom_right,
-                        of_keys,
-                        {plan.argument(kIndices), plan.argument(kNumbers),
-                         plan.argument(kFullNumbers), {}});
+          mask.evaluate(
+              plan, Q, K, {list.block_q, list.block_kv}, spec().align_bottom_right, of_keys,
+              {plan.argument(kIndices), plan.argument(kNumbers), plan.argument(kFullNumbers), {}});
         });
   }
 

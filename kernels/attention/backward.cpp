@@ -37,8 +37,9 @@ enum BackwardArgument : std::uint8_t {
   kGradSinks
 };
 
-void check_call(AttentionNormalization weighting, const Tensor& Q, const Tensor& K, const Tensor& V, const AttentionSaved& saved,
-                const AttentionGradients& of, const AttentionInputGradients& into) {
+void check_call(AttentionNormalization weighting, const Tensor& Q, const Tensor& K, const Tensor& V,
+                const AttentionSaved& saved, const AttentionGradients& of,
+                const AttentionInputGradients& into) {
   dense_call(Q, K, V, saved.O, {.lse = saved.lse, .sinks = saved.sinks});
   const Dims rows{Q.size(0), Q.size(1), Q.size(2)}, heads{Q.size(1)};
   if (weighting == AttentionNormalization::softmax) {
@@ -152,9 +153,12 @@ struct AttentionBackward::Kernels {
   /// Returns true if lists are made by evaluating a mask that is not solved.
   bool evaluates_mask(const PlanBuilder& plan) const {
     const auto tensor = [&](BackwardArgument a) { return plan.tensor(plan.argument(a)); };
-    return traversal->is_unsolved() &&
-           facts->evaluation_pays({.Q = tensor(kOfQ), .K = tensor(kOfK), .V = tensor(kOfV),
-                                   .O = tensor(kOfO), .extras = {}, .lengths = {}});
+    return traversal->is_unsolved() && facts->evaluation_pays({.Q = tensor(kOfQ),
+                                                               .K = tensor(kOfK),
+                                                               .V = tensor(kOfV),
+                                                               .O = tensor(kOfO),
+                                                               .extras = {},
+                                                               .lengths = {}});
   }
 
   template <class T>

@@ -292,8 +292,8 @@ class Program {
   Tile kept(const TileResult& s, const Index& b, const Index& n, const Tile& columns) const {
     const MaskDependence& of = traversal_.listed();
     const bool is_listed = lists_.blocks.has_value(),
-               same_rows = is_listed && !spec_.align_bottom_right &&
-                           of.query_step % tiles_.block_q == 0,
+               same_rows =
+                   is_listed && !spec_.align_bottom_right && of.query_step % tiles_.block_q == 0,
                same_keys = is_listed && of.key_step % tiles_.block_kv == 0;
     return checked_mask(spec_.mask(b, s.rows.heads, same_rows ? s.rows.first : s.rows.positions,
                                    same_keys ? n.first() : columns));

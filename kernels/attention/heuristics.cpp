@@ -109,8 +109,7 @@ AttentionConfig AttentionHeuristics::config(const AttentionCall& c, bool splits_
 
 SplitKv AttentionHeuristics::split_kv(const AttentionCall& c) const {
   if (spec.weighting != AttentionNormalization::softmax || c.lengths.q.defined() ||
-      uses_block_list(c) || given_tiles() || c.Q.size(2) > kSmallQBlock ||
-      !has_wgmma(c.Q.device()))
+      uses_block_list(c) || given_tiles() || c.Q.size(2) > kSmallQBlock || !has_wgmma(c.Q.device()))
     return {};
   const std::int64_t tiles = c.Q.size(0) * c.Q.size(1);
   const DeviceProfile& gpu = device_profile(c.Q.device());
@@ -166,8 +165,8 @@ bool AttentionHeuristics::evaluation_pays(const AttentionCall& c) const {
   const std::int64_t shared = (mask->on_batch ? 1 : c.Q.size(0)) *
                               (mask->on_head ? 1 : c.Q.size(1)) * query_step *
                               std::gcd(kBlock, mask->key_step);
-  const double visits = 2.0 * static_cast<double>(c.Q.size(3) + c.V.size(3)) *
-                        share_of(KvExtent::unknown);
+  const double visits =
+      2.0 * static_cast<double>(c.Q.size(3) + c.V.size(3)) * share_of(KvExtent::unknown);
   return kPairWork <= visits * static_cast<double>(shared) &&
          (c.Q.device().on_host() ||
           work(c, KvExtent::full) >= device_profile(c.Q.device()).attention.least_work);

@@ -43,8 +43,7 @@ std::optional<BlockListSlots> KvTraversal::lists(PlanBuilder& plan, const Attent
                                                  const AttentionTensors& t,
                                                  const AttentionTileShape& tiles,
                                                  const QueryTileRows& rows) const {
-  if (list_)
-    return list_slots(plan, *list_, listed_rows(*list_, t.Q, rows.lengths), slots.list);
+  if (list_) return list_slots(plan, *list_, listed_rows(*list_, t.Q, rows.lengths), slots.list);
   if (!derived_) return std::nullopt;
   return derived_->lists(plan, t.Q, t.K, t.V, t.O, {tiles.block_q, tiles.block_kv}, rows,
                          slots.cu_q, slots.cu_kv);

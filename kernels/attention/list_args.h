@@ -8,7 +8,7 @@ namespace tegula::kernels {
 /// The rows that a list needs in a call.
 struct ListedRows {
   const Tensor& Q;
-  Dims extents;  ///< batch entries or sequences, heads, blocks of queries
+  Dims extents;                ///< batch entries or sequences, heads, blocks of queries
   bool may_be_longer = false;  ///< further rows are ignored: tiles of the longest sequence
 };
 

@@ -23,7 +23,8 @@ ExpertActivation clamped_swiglu(float limit, float alpha) {
   // NaN propagates in both directions: a numeric clamp would turn it into `limit`. Numbers at a
   // limit are not clamped, so they have the slope of those below it.
   return {.is_gated = true, .value = [=](const Tile& g, const Tile& u) {
-            const Tile gate = min(g, limit, Nan::propagate), s = sigmoid(gate * alpha), a = gate * s,
+            const Tile gate = min(g, limit, Nan::propagate), s = sigmoid(gate * alpha),
+                       a = gate * s,
                        factor = min(max(u, -limit, Nan::propagate), limit, Nan::propagate) + 1.0f,
                        by_gate = factor * fma(a * alpha, 1.0f - s, s);
             const Tile value = with_gradient(a * factor, g, where(g > limit, 0.0f, by_gate));

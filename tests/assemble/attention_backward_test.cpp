@@ -15,8 +15,8 @@ ir::Kernel traced_backward(const AttentionSpec& spec, std::int64_t dim, std::int
   const Attention attention(spec);
   const Tensor Q = host({1, 2, 256, dim}), K = host({1, 2 / group, 256, dim}),
                lse = Tensor::zeros({1, 2, 256}, DType::f32, Device::cpu());
-  const AttentionInputGradients into{host({1, 2, 256, dim}), host({1, 2 / group, 256, dim}),
-                                     host({1, 2 / group, 256, dim}), {}};
+  const AttentionInputGradients into{
+      host({1, 2, 256, dim}), host({1, 2 / group, 256, dim}), host({1, 2 / group, 256, dim}), {}};
   return traced("attention_backward", [&] {
     attention.backward(Stream(Device::cpu()), Q, K, K, {.O = Q, .lse = lse}, {.O = Q}, into);
   });
@@ -24,8 +24,8 @@ ir::Kernel traced_backward(const AttentionSpec& spec, std::int64_t dim, std::int
 
 TEST_F(Assembled, AttentionBackward) {
   for (const int dim : {16, 64, 96, 128})
-    for (const Mask& mask : {Mask(), masks::causal(), masks::sliding_window(100),
-                             masks::sink_window(4, 100)})
+    for (const Mask& mask :
+         {Mask(), masks::causal(), masks::sliding_window(100), masks::sink_window(4, 100)})
       for (const int group : {1, 2}) {
         SCOPED_TRACE(testing::Message() << dim << " group " << group);
         expect_clean(traced_backward({.mask = mask}, dim, group), "sm_90a", true);

@@ -107,10 +107,9 @@ TEST_P(DerivativesOfScores, OfTheCatalogue) {
                 [](double, int q, int) { return std::log(q + 1.0) / std::log(100.0); });
   expect_slopes("activation", scores::activation([](const Tile& s) { return sigmoid(s); }),
                 [](double s, int, int) { return 1 / (1 + std::exp(s)); });
-  expect_slopes("composed", scores::compose(scores::head_temperature(heads), scores::softcap(3.0f)),
-                [&](double s, int, int) {
-                  return of_head[kHead] * capped(s * of_head[kHead], 0, 0);
-                });
+  expect_slopes(
+      "composed", scores::compose(scores::head_temperature(heads), scores::softcap(3.0f)),
+      [&](double s, int, int) { return of_head[kHead] * capped(s * of_head[kHead], 0, 0); });
   const auto visible = [](const Tile& s, const Tile&, const Tile&, const Tile& q, const Tile& kv) {
     return where(q >= kv, s * s, -inf);
   };
@@ -124,17 +123,19 @@ TEST_P(DerivativesOfScores, OfActivations) {
   const auto sigmoid_at = [](double s) { return 1 / (1 + std::exp(-s)); };
   expect_slopes("sigmoid", of(sigmoid),
                 [&](double s, int, int) { return sigmoid_at(s) * (1 - sigmoid_at(s)); });
-  expect_slopes("silu", of(silu), [&](double s, int, int) {
-    return sigmoid_at(s) * (1 + s * (1 - sigmoid_at(s)));
-  });
+  expect_slopes("silu", of(silu),
+                [&](double s, int, int) { return sigmoid_at(s) * (1 + s * (1 - sigmoid_at(s))); });
   expect_slopes("softplus", of(softplus), [&](double s, int, int) { return sigmoid_at(s); });
   expect_slopes("gelu", of(gelu), [](double s, int, int) {
     return std::erfc(-s / std::sqrt(2.0)) / 2 + s * std::exp(-s * s / 2) / std::sqrt(2 * M_PI);
   });
-  expect_slopes("gelu_tanh_approx", of(gelu_tanh_approx), [](double s, int, int) {
-    const double k = std::sqrt(2 / M_PI), t = std::tanh(k * (s + 0.044715 * s * s * s));
-    return (1 + t) / 2 + s / 2 * (1 - t * t) * k * (1 + 3 * 0.044715 * s * s);
-  }, 2e-3);
+  expect_slopes(
+      "gelu_tanh_approx", of(gelu_tanh_approx),
+      [](double s, int, int) {
+        const double k = std::sqrt(2 / M_PI), t = std::tanh(k * (s + 0.044715 * s * s * s));
+        return (1 + t) / 2 + s / 2 * (1 - t * t) * k * (1 + 3 * 0.044715 * s * s);
+      },
+      2e-3);
 }
 
 TEST_P(DerivativesOfScores, OfTablesThatTheyRead) {
@@ -191,16 +192,17 @@ struct Step {
   TileFunction tile;
   NumberFunction number;
 };
-#define STEP(name, in_tiles, in_numbers)                                                  \
-  Step {                                                                                  \
-    name, [](const Tile& a, const Tile& b, const TileContext& c) -> Tile {                \
-      (void)a, (void)b, (void)c;                                                          \
-      return in_tiles;                                                                    \
-    },                                                                                    \
-        [](double a, double b, const NumberContext& c) -> double {                        \
-          (void)a, (void)b, (void)c;                                                      \
-          return in_numbers;                                                              \
-        }                                                                                 \
+#define STEP(name, in_tiles, in_numbers)                                 \
+  Step {                                                                 \
+    name,                                                                \
+        [](const Tile& a, const Tile& b, const TileContext& c) -> Tile { \
+          (void)a, (void)b, (void)c;                                     \
+          return in_tiles;                                               \
+        },                                                               \
+        [](double a, double b, const NumberContext& c) -> double {       \
+          (void)a, (void)b, (void)c;                                     \
+          return in_numbers;                                             \
+        }                                                                \
   }
 
 Tile by_branch(const Tile& a, const Tile& b) {
@@ -255,7 +257,7 @@ const std::vector<Step>& all_steps() {
            a * c.tables.row[static_cast<std::size_t>(c.q)]),
       STEP("distance", (a * view<f32, 1>(c.tables.distances)(c.q - c.kv + kKeys)),
            (a * c.tables.distance[static_cast<std::size_t>(c.q - c.kv + kKeys)])),
-      STEP("branch", by_branch(a, b), a* b),
+      STEP("branch", by_branch(a, b), a * b),
       STEP("loop", by_loop(a, b), a / 8 + b * (0.5 + 2)),
       STEP("sum", by_sum(a, b), a + b * 1.9),
   };
@@ -294,8 +296,7 @@ class RandomFunction {
   }
   std::string text() const {
     std::string all;
-    for (const Node& n : nodes_)
-      all += fmt::format("{}({}, {}) ", n.step->name, n.a, n.b);
+    for (const Node& n : nodes_) all += fmt::format("{}({}, {}) ", n.step->name, n.a, n.b);
     return all;
   }
 

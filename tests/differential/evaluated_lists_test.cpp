@@ -107,8 +107,8 @@ void expect_rows(const Case& c, const Extents& x, const BlockList& list, bool of
       for (std::int64_t m = 0; m < shape[2]; ++m)
         ASSERT_EQ(row_of(list, shape[0] > 1 ? b : 0, shape[1] > 1 ? h : 0, m),
                   expected_row(c, x, list, of_keys, b, h, m))
-            << c.name << ": " << b << ' ' << h << ' ' << m << " of " << x.queries << " x "
-            << x.keys << (of_keys ? ", transposed" : "");
+            << c.name << ": " << b << ' ' << h << ' ' << m << " of " << x.queries << " x " << x.keys
+            << (of_keys ? ", transposed" : "");
 }
 
 class EvaluatedLists : public ::testing::TestWithParam<Device> {
@@ -132,8 +132,7 @@ TEST_P(EvaluatedLists, HoldWhatEveryPairDecides) {
       {"causal", masks::causal(), [](auto, auto, auto q, auto kv) { return q >= kv; }},
       {"(q * kv) % 1000 < 400", [](Tile, Tile, Tile q, Tile kv) { return q * kv % 1000 < 400; },
        [](auto, auto, auto q, auto kv) { return q * kv % 1000 < 400; }},
-      {"q >> 6 != kv / 64 / 2",
-       [](Tile, Tile, Tile q, Tile kv) { return (q >> 6) != kv / 64 / 2; },
+      {"q >> 6 != kv / 64 / 2", [](Tile, Tile, Tile q, Tile kv) { return (q >> 6) != kv / 64 / 2; },
        [](auto, auto, auto q, auto kv) { return q / 64 != kv / 128; }},
       {"kv / 100 + h != 1", [](Tile, Tile h, Tile, Tile kv) { return kv / 100 + h != 1; },
        [](auto, auto h, auto, auto kv) { return kv / 100 + h != 1; }},
@@ -160,8 +159,8 @@ TEST_P(EvaluatedLists, OfOtherBlocks) {
   const Case c{"causal", masks::causal(), [](auto, auto, auto q, auto kv) { return q >= kv; }};
   const Extents x{1, 2, 200, 310};
   for (const auto& [block_q, block_kv] : {std::pair{16, 48}, {64, 176}, {128, 80}}) {
-    const BlockMaskShape grid{.seqlen_q = x.queries, .seqlen_kv = x.keys, .block_q = block_q,
-                              .block_kv = block_kv};
+    const BlockMaskShape grid{
+        .seqlen_q = x.queries, .seqlen_kv = x.keys, .block_q = block_q, .block_kv = block_kv};
     const BlockList list = empty_block_list(grid, grid.kv_blocks(), device());
     BlockList transposed = list;
     const Dims rows{1, 1, grid.kv_blocks()};
@@ -212,8 +211,8 @@ TEST_P(EvaluatedLists, GiveTheSumsOfRandomTables) {
     const Attention listed = attention({.mask = table.mask(), .blocks = list});
     for (int i = 0; i < 25; i += step) {
       table.draw(random, i * 100 / 24);  // from no cell to all
-      const auto want = in.expected(
-          [&](auto b, auto h, auto q, auto kv) { return table.sees(b, h, q, kv); });
+      const auto want =
+          in.expected([&](auto b, auto h, auto q, auto kv) { return table.sees(b, h, q, kv); });
       attn.write_block_list(Stream(device()), in.Q, in.K, list);
       expect_near(in.run(listed), want);
       if (i % 4 == 0) expect_near(in.run(attn), want);
@@ -323,8 +322,9 @@ TEST(EvaluatedListsOfCallers, ThatDoNotFitAreRefused) {
     attention({.mask = masks::causal(), .kv_range = causal_range}).block_list(stream, in.Q, in.K);
   });
   expect("T1662", [&] {
-    attention({.mask = [](Tile, Tile, Tile q, Tile) { return cast<f32>(q); }})
-        .block_list(stream, in.Q, in.K);
+    attention({.mask = [](Tile, Tile, Tile q, Tile) {
+      return cast<f32>(q);
+    }}).block_list(stream, in.Q, in.K);
   });
   // All objects are as usable as before.
   attn.write_block_list(stream, in.Q, in.K, list);
@@ -343,8 +343,8 @@ TEST_P(EvaluatedLists, OfThreadsOnTheirStreams) {
   std::vector<std::thread> threads;
   for (std::size_t t = 0; t < got.size(); ++t)
     threads.emplace_back([&, t] {
-      const Stream stream = device().kind == DeviceKind::cuda ? Stream::create(device())
-                                                              : Stream(device());
+      const Stream stream =
+          device().kind == DeviceKind::cuda ? Stream::create(device()) : Stream(device());
       for (int i = 0; i < 3; ++i) {
         const BlockList list = attn.block_list(stream, in.Q, in.K);
         const Tensor O = Tensor::empty(in.Q.shape(), DType::bf16, device());

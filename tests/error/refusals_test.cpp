@@ -68,9 +68,8 @@ TEST(Refusal, Derivatives) {
   const auto of = [](const auto& f) {
     return [f] { on_tile([f](const Tile& t) { derivative(f(t), t, full<f32>(1, 16, 32)); }); };
   };
-  expect("T1022 no_derivative", of([](const Tile& t) {
-           return bitcast<f32>(bitcast<i32>(t) + 1) * t;
-         }));
+  expect("T1022 no_derivative",
+         of([](const Tile& t) { return bitcast<f32>(bitcast<i32>(t) + 1) * t; }));
   expect("T1022 of a loop", of([](const Tile& t) {
            Tile y = t;
            for (auto n : steps(100, 1)) y = y * t + cast<f32>(n.first());
@@ -78,9 +77,8 @@ TEST(Refusal, Derivatives) {
          }));
   expect("T1023 derivative_operand", of([](const Tile& t) { return cast<i32>(t); }));
   expect("T1023 of another shape", of([](const Tile& t) { return sum(t, 0); }));
-  expect("T1023 of a stated slope", [] {
-    on_tile([](const Tile& t) { with_gradient(t, t, cast<i32>(t)); });
-  });
+  expect("T1023 of a stated slope",
+         [] { on_tile([](const Tile& t) { with_gradient(t, t, cast<i32>(t)); }); });
 }
 
 TEST(Refusal, ArgumentsOfCalls) {

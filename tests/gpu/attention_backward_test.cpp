@@ -75,13 +75,12 @@ TEST_P(AttentionBackward, MasksAndSinks) {
 }
 
 TEST_P(AttentionBackward, Scores) {
-  BackwardCase c({.heads = 4, .kv_heads = 2, .seqlen_q = 500, .seqlen_kv = 500, .dim = 128,
-                  .head_dim_v = 128},
-                 Device::cuda());
+  BackwardCase c(
+      {.heads = 4, .kv_heads = 2, .seqlen_q = 500, .seqlen_kv = 500, .dim = 128, .head_dim_v = 128},
+      Device::cuda());
   mask_by(c, [](int q, int kv) { return q >= kv; });
   const Attention attention(
-      {.mask = masks::causal(),
-       .score = scores::compose(scores::softcap(2.0f), scores::alibi(4))});
+      {.mask = masks::causal(), .score = scores::compose(scores::softcap(2.0f), scores::alibi(4))});
   c.host.score = [](double s, int, int h, int q, int kv) {
     return 2 * std::tanh(s / 2) + std::exp2(-2.0 * (h + 1)) * (kv - q);
   };

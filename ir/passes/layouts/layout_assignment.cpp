@@ -278,8 +278,8 @@ const LinearLayout* LayoutAssignment::read_aux_layout(const OpData& load) const 
   return met != neighbour_layouts_.end() ? met->second : access(load, k_.type(load.results[0]));
 }
 
-/// Each thread reads the values gathered for the rows or for all elements of accumulators itself, so
-/// that warps do not synchronize. For columns, a thread would have to hold too many.
+/// Each thread reads the values gathered for the rows or for all elements of accumulators itself,
+/// so that warps do not synchronize. For columns, a thread would have to hold too many.
 const LinearLayout* LayoutAssignment::gathered_aux_layout(const OpData& load) const {
   constexpr int kFewRegisterBits = 2;
   const LinearLayout* any = standard(k_.type(load.results[0]));

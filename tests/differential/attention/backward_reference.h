@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "tests/differential/attention/attention_reference.h"
@@ -51,6 +53,17 @@ struct ExpectedGradients {
   std::vector<double> q, k, v, sinks, q_size, k_size, v_size;
 };
 
+/// A score and its derivative, by central differences, of a pair {b, h, q, kv}.
+inline std::pair<double, double> score_and_slope(const HostAttention& host, double x,
+                                                 const std::array<std::int64_t, 4>& pair) {
+  constexpr double kStep = 1e-5;
+  const auto at = [&](double s) {
+    return host.score(s, static_cast<int>(pair[0]), static_cast<int>(pair[1]),
+                      static_cast<int>(pair[2]), static_cast<int>(pair[3]));
+  };
+  return {at(x), (at(x + kStep) - at(x - kStep)) / (2 * kStep)};
+}
+
 inline ExpectedGradients expected_gradients(const BackwardCase& c) {
   const Extents& e = c.extents;
   const auto to = [](const Tensor& t) {
@@ -81,13 +94,8 @@ inline ExpectedGradients expected_gradients(const BackwardCase& c) {
           double dot = 0;
           for (std::int64_t d = 0; d < e.dim; ++d)
             dot += q[at(row * e.dim + d)] * k[at((kv + j) * e.dim + d)];
-          constexpr double kStep = 1e-5;
-          const auto score = [&](double x) {
-            return c.host.score(x, static_cast<int>(b), static_cast<int>(h), static_cast<int>(i),
-                                static_cast<int>(j));
-          };
-          s[at(j)] = score(dot * scale);
-          slope[at(j)] = (score(dot * scale + kStep) - score(dot * scale - kStep)) / (2 * kStep);
+          const auto [value, derivative] = score_and_slope(c.host, dot * scale, {b, h, i, j});
+          s[at(j)] = value, slope[at(j)] = derivative;
           top = std::max(top, s[at(j)]);
         }
         if (std::isinf(top)) continue;  // no keys and no sink
@@ -96,8 +104,9 @@ inline ExpectedGradients expected_gradients(const BackwardCase& c) {
         double sum = std::exp(sink - top), d_of_row = dlse.empty() ? 0 : -dlse[at(row)];
         for (double one : s) sum += std::exp(one - top);
         for (std::int64_t j = 0; j < e.seqlen_kv; ++j) {
-          p[at(j)] = c.is_softmax ? std::exp(s[at(j)] - top) / sum
-                                  : std::isinf(s[at(j)]) ? 0 : s[at(j)];
+          p[at(j)] = c.is_softmax           ? std::exp(s[at(j)] - top) / sum
+                     : std::isinf(s[at(j)]) ? 0
+                                            : s[at(j)];
           dp[at(j)] = 0;
           for (std::int64_t d = 0; d < e.head_dim_v; ++d)
             dp[at(j)] += grad[at(row * e.head_dim_v + d)] * v[at((kv + j) * e.head_dim_v + d)];

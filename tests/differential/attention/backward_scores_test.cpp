@@ -79,8 +79,10 @@ TEST_P(BackwardScores, WeightsThatAreScores) {
 
 TEST_P(BackwardScores, ScoreWithoutDerivative) {
   const BackwardCase c({.seqlen_q = 20, .seqlen_kv = 20}, GetParam());
-  const Attention attention({.score = [](const Tile& s, const Tile&, const Tile&, const Tile&,
-                                         const Tile&) { return bitcast<f32>(bitcast<i32>(s) + 1); }});
+  const Attention attention(
+      {.score = [](const Tile& s, const Tile&, const Tile&, const Tile&, const Tile&) {
+        return bitcast<f32>(bitcast<i32>(s) + 1);
+      }});
   try {
     c.run(attention);
     ADD_FAILURE() << "no error";

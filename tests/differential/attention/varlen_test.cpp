@@ -209,15 +209,12 @@ TEST_P(Varlen, EvaluatedLists) {
       if (align) q += used.kv[i] - used.q[i];
       return kept[static_cast<std::size_t>((b * kCells + q / kCell) * kCells + kv / kCell)] != 0;
     };
-    const Attention attn = attention({.mask =
-                                          [&](Tile b, Tile, Tile q, Tile kv) {
-                                            return view<i32, 3>(table)(b, q / kCell, kv / kCell) !=
-                                                   0;
-                                          },
-                                      .align_bottom_right = align});
+    const Attention attn = attention(
+        {.mask = [&](Tile b, Tile, Tile q,
+                     Tile kv) { return view<i32, 3>(table)(b, q / kCell, kv / kCell) != 0; },
+         .align_bottom_right = align});
     const Packed p(used, 2, 2, 64, 64, DType::bf16, GetParam());
-    attn.varlen(Stream(GetParam()), p.all.Q, p.all.K, p.all.V, p.all.O, p.lengths,
-                p.all.extras());
+    attn.varlen(Stream(GetParam()), p.all.Q, p.all.K, p.all.V, p.all.O, p.lengths, p.all.extras());
     p.expect(host);
     if (HasFatalFailure()) return;
     EXPECT_NE(attn.explain().find("by evaluating the mask"), std::string::npos) << attn.explain();

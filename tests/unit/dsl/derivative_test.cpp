@@ -198,8 +198,8 @@ void with_captures(const Tensor& rows, const Tensor& pairs, const Scalar<f32>& c
                        y(q, kv) = value;
                      }
                    }),
-            host({1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2,
-                  3, 4, 1, 2, 3, 4})
+            host({1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4,
+                  1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4})
                 .reshape({8, 4}),
             out);
 }

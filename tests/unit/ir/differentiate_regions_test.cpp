@@ -15,14 +15,15 @@ using testing::HasSubstr;
 
 /// A function of numbers x and z, an integer n and a tensor t; computes %r.
 Kernel function(const std::string& body) {
-  return parse("kernel @f tile target(sm_90a) (%x: f32 [arg = 0], %z: f32 [arg = 1], "
-               "%n: i32 [arg = 2], %t: view<?xf32, in> [arg = 3], "
-               "%y: view<?xf32, out> [arg = 4]) {\n"
-               "  %i0 = const [value = 0] : i32\n  %i1 = const [value = 1] : i32\n"
-               "  %i8 = const [value = 8] : i32\n  %i20 = const [value = 20] : i32\n"
-               "  %zero = const [value = 0.0] : f32\n  %one = const [value = 1.0] : f32\n" +
-                   body + "  store_view %y, %r, %i0 [axes = []]\n}\n",
-               "f");
+  return parse(
+      "kernel @f tile target(sm_90a) (%x: f32 [arg = 0], %z: f32 [arg = 1], "
+      "%n: i32 [arg = 2], %t: view<?xf32, in> [arg = 3], "
+      "%y: view<?xf32, out> [arg = 4]) {\n"
+      "  %i0 = const [value = 0] : i32\n  %i1 = const [value = 1] : i32\n"
+      "  %i8 = const [value = 8] : i32\n  %i20 = const [value = 20] : i32\n"
+      "  %zero = const [value = 0.0] : f32\n  %one = const [value = 1.0] : f32\n" +
+          body + "  store_view %y, %r, %i0 [axes = []]\n}\n",
+      "f");
 }
 
 struct Differentiated {
@@ -179,7 +180,8 @@ TEST(DifferentiateRegions, ReadsHaveAdjoints) {
   %b = load_view %t, %i1 [axes = []] : f32
   %ab = mul %a, %b
   %r = mul %ab, %x
-)", true);
+)",
+                   true);
   ASSERT_EQ(f.loads.size(), 2U);
   for (const LoadAdjoint& l : f.loads) {
     EXPECT_EQ(l.param, f.param(3));
@@ -220,13 +222,15 @@ TEST(DifferentiateRegions, RefusesWhatHasNoDerivative) {
     %h = mul %b, %z
     yield %h
   }
-)"), HasSubstr("`while` has no derivative"));
+)"),
+              HasSubstr("`while` has no derivative"));
   EXPECT_THAT(refusal_of(R"(
   %r = for %i0, %n, %i1, %z : f32 { (%i: i32, %c: f32)
     %next = mul %c, %x
     yield %next
   }
-)"), HasSubstr("not a sum"));
+)"),
+              HasSubstr("not a sum"));
   // Both are sums, but the second carry needs the first.
   EXPECT_THAT(refusal_of(R"(
   %a, %r = for %i0, %n, %i1, %z, %z : f32, f32 { (%i: i32, %c: f32, %d: f32)
@@ -235,7 +239,8 @@ TEST(DifferentiateRegions, RefusesWhatHasNoDerivative) {
     %nd = add %d, %dc
     yield %nc, %nd
   }
-)"), HasSubstr("not a sum"));
+)"),
+              HasSubstr("not a sum"));
   constexpr const char* kRead = R"(
   %p = cmp %z, %zero [pred = "gt"]
   %r = if %p : f32 { %a = load_view %t, %n [axes = []] : f32  yield %a } { yield %x }
@@ -251,20 +256,23 @@ TEST(DifferentiateRegions, AcceptsTheSameWhereNothingDepends) {
   %p = cmp %b, %i0 [pred = "lt"]
   %m = neg %x
   %r = select %p, %m, %x
-)"), "none");
+)"),
+            "none");
   EXPECT_EQ(refusal_of(R"(
   %w = while %one : f32 { (%a: f32)  %go = cmp %a, %zero [pred = "lt"]  yield %go } { (%b: f32)
     %h = mul %b, %b
     yield %h
   }
   %r = mul %w, %x
-)"), "none");
+)"),
+            "none");
   EXPECT_EQ(refusal_of(R"(
   %r = for %i0, %i8, %i1, %z : f32 { (%i: i32, %c: f32)
     %next = mul %c, %x
     yield %next
   }
-)"), "none");
+)"),
+            "none");
 }
 
 }  // namespace

@@ -145,8 +145,8 @@ Value positive(Builder& b, Values x, Value v) { return b.cmp("gt", v, number(b, 
 /// One case for each op with a rule; those of memory and regions are tested below.
 std::map<Opcode, Case> cases() {
   const auto reshaped = [](Builder& b, Values x) {
-    const Value square = b.op(Reshape, {b.mul(x[0], x[0])},
-                              Type::tile(b.kernel().type(x[0]).elem(), Ints{8, 8}));
+    const Value square =
+        b.op(Reshape, {b.mul(x[0], x[0])}, Type::tile(b.kernel().type(x[0]).elem(), Ints{8, 8}));
     const Value turned = b.op(Permute, {square}, {{AttrName::order, Ints{1, 0}}});
     return b.op(Reshape, {b.mul(turned, square)}, b.kernel().type(x[0]));
   };
@@ -348,8 +348,8 @@ TEST(Differentiate, TheTwoSidesOfASelectMeetInOneSelect) {
         return b.select(positive(b, x, x[1]), b.mul(x[0], x[1]), b.op(Exp2, {x[0]}));
       },
       2, DType::f32, true);
-  const auto selects = ops_where(p.kernel, p.kernel.body(),
-                                 [&](OpId op) { return p.kernel[op].opcode == Select; });
+  const auto selects =
+      ops_where(p.kernel, p.kernel.body(), [&](OpId op) { return p.kernel[op].opcode == Select; });
   EXPECT_EQ(selects.size(), 3U) << print(p.kernel);  // the function, and one for each input
 }
 

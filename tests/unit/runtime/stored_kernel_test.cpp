@@ -210,8 +210,8 @@ void change_meta(const std::string& name, const fs::path& folder, std::string_vi
 /// The plan of an entry is only reported, so one that the passes reject is no reason to fail.
 TEST_F(Stored, APlanThatNoPassAcceptsIsExplained) {
   const std::pair<std::string_view, std::string> changes[] = {
-      {"wgmma=0", "wgmma=1"}, {"persistent=0", "persistent=1"}, {"stages=", "stages=9"},
-      {"num_warps=", "num_warps=77"}, {"num_warps=", "num_warps=-"}, {"swap_ab=0", "swap_ab=1"}};
+      {"wgmma=0", "wgmma=1"},         {"persistent=0", "persistent=1"}, {"stages=", "stages=9"},
+      {"num_warps=", "num_warps=77"}, {"num_warps=", "num_warps=-"},    {"swap_ab=0", "swap_ab=1"}};
   for (const auto& [from, to] : changes) {
     SCOPED_TRACE(to);
     fs::remove_all(settings_.cache_dir);
@@ -230,8 +230,8 @@ TEST_F(Stored, AnotherPlanThatPassesAcceptIsExplained) {
   for (const std::string to : {"stages=1", "stages=5"}) {
     fs::remove_all(settings_.cache_dir);
     const auto first = compile(request_for("vector_add"));
-    change_meta("vector_add", settings_.cache_dir,
-                "stages=" + std::to_string(first->plan.stages), to);
+    change_meta("vector_add", settings_.cache_dir, "stages=" + std::to_string(first->plan.stages),
+                to);
     const auto again = compile(request_for("vector_add"));
     EXPECT_TRUE(is_from_disk(*again));
     EXPECT_THAT(again->explain(), AllOf(HasSubstr("role"), Not(HasSubstr("no Schedule"))));

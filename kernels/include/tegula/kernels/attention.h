@@ -147,7 +147,7 @@ struct AttentionExtras {
   Tensor sinks = {};
 };
 
-/// What a backward call needs of the forward call, whose specification and inputs are the same.
+/// Results of the forward call, whose specification and inputs are those of the backward call.
 struct AttentionSaved {
   Tensor O, lse = {};  ///< its results; lse: only with softmax
   Tensor sinks = {};   ///< its sinks, if it had some
@@ -219,9 +219,9 @@ class Attention {
   /// tells which blocks are visited, and the score function is differentiated (derivative.h; T1022
   /// at its line where that is impossible). Tensors and Scalars that the score captures get no
   /// gradients. Weights are a softmax, or the scores themselves, which need neither lse nor sinks.
-  /// Both head dims are at most 128. Scratch memory, from the stream: (8 + 4 * head_dim) bytes for each query
-  /// of each head, whose number is padded to a multiple of 64 (head dims above 64) or 128.
-  /// Throws CompileError for invalid tensors (as the forward call), and for tensors and
+  /// Both head dims are at most 128. Scratch memory, from the stream: (8 + 4 * head_dim) bytes for
+  /// each query of each head, whose number is padded to a multiple of 64 (head dims above 64) or
+  /// 128. Throws CompileError for invalid tensors (as the forward call), and for tensors and
   /// specifications without gradients (T1662).
   ///
   ///     attn(stream, Q, K, V, O, {.lse = lse});
