@@ -91,8 +91,8 @@ struct AttentionNumerics {
 /// Scheduling choices. Attention chooses the fields that are left empty for each call.
 struct AttentionSchedule {
   /// For measurements. Default: chosen from head dims, lengths, mask and score. 16, 32, 64, 128 or
-  /// 192 queries; a multiple of 16 keys, up to 224. Ignored under block lists, also derived ones; a
-  /// few rows of packed heads keep their 64.
+  /// 192 queries; a multiple of 16 keys, up to 224. Ignored under block lists, also derived ones;
+  /// calls with given tiles evaluate no mask for a list. A few rows of packed heads keep their 64.
   std::optional<AttentionTileShape> tiles = {};
   /// Whether a query tile holds all heads of a GQA group, so that their keys are read once. This
   /// pays for few queries per head. Default: on for up to 16 queries. Ignored in `varlen`, for
