@@ -49,10 +49,7 @@ void Expansion::step(int first, int last, Value iteration, bool is_steady) {
   if (has_gathers()) meet_for_gathers(head);
   if (first == 0 && is_steady == (order_.last_stage == 0)) l_.wait_stationary(head);
   for (Value tile : graph_.shared)
-    if (!k_[tile].def && first == 0) {
-      Builder b = here();
-      stored_.store(b, tile, values_.read(tile, 0));
-    }
+    if (!k_[tile].def && first == 0) store(tile, values_.read(tile, 0));
   for (const ScheduledOp& at : order_.ops) {
     if (at.stage < first || at.stage > last) continue;
     graph_.find(at.op) ? issue(at) : place(at);
@@ -82,8 +79,17 @@ void Expansion::place(const ScheduledOp& at) {
   clone_op(b, at.op, map);
   for (Value v : k_[at.op].results) {
     values_.define(v, at.stage, map.at(v));
-    stored_.store(b, v, map.at(v));
+    store(v, map.at(v));
   }
+}
+
+void Expansion::store(Value tile, Value made) {
+  if (!stored_.has(tile)) return;
+  const auto last = std::ranges::count_if(running_, &Running::is_of_last_step);
+  if (last > 0) retire(running_.size() - static_cast<std::size_t>(last));
+  Builder b = here();
+  if (const OpId def = k_[tile].def) b.loc = k_[def].loc;
+  stored_.store(b, tile, made);
 }
 
 void Expansion::choose(OpId select) {
@@ -93,8 +99,7 @@ void Expansion::choose(OpId select) {
   if (const OperandLoad* load = ring_load(chosen)) read(load->load, 0);
   const Value v = k_[select].results[0], made = values_.read(chosen, 0);
   values_.define(v, 0, made);
-  Builder b = here();
-  stored_.store(b, v, made);
+  store(v, made);
   for (Value left : {other, operands[0]}) unused_.push_back(values_.read(left, 0));
 }
 

@@ -158,6 +158,11 @@ class Expansion {
   /// the loop has all others. Values that only the other choice needs become unused.
   void choose(OpId select);
 
+  /// Stores a tile that dots read from shared memory, if it is one, after the dots of the previous
+  /// step have retired: they may read its slot, or, in another warpgroup, the one to be written
+  /// next.
+  void store(Value tile, Value made);
+
   /// Makes the threads read a whole tile that TMA has loaded.
   void read(OpId load, int stage);
 

@@ -2,6 +2,7 @@
 // Tiles that the threads of a loop store for the wgmmas of all warpgroups, and the barriers around
 // them: one between the store of a tile and the first dot that reads it, one between the reads of
 // an iteration and the stores of the next.
+#include <algorithm>
 #include <vector>
 
 #include "ir/passes/dot_graph/loop_order.h"
@@ -23,6 +24,9 @@ class StoredTiles {
   void begin_step();
   /// Records that all warps have synchronized after the wgmmas of the previous step.
   void met() { have_met_ = true; }
+  bool has(Value tile) const {
+    return std::ranges::find(stored_, tile, &Tile::tile) != stored_.end();
+  }
   /// Stores the value that was made for the tile, if the tile is one of the stored tiles.
   void store(Builder& b, Value tile, Value made);
   /// Returns the shared-memory tile, which wgmmas may read after this, and appends its slot to the
