@@ -41,6 +41,10 @@ TEST_P(Readme, RowSoftmax) {
 
 void attention_of(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O) {
   const Stream stream(Q.device());
+  const Dims rows{Q.size(0), Q.size(1), Q.size(2)};
+  const Tensor lse = Tensor::empty(rows, DType::f32, Q.device()), dO = O;
+  const auto like = [](const Tensor& t) { return Tensor::empty(t.shape(), t.dtype(), t.device()); };
+  const Tensor dQ = like(Q), dK = like(K), dV = like(V);
 #include "readme_2.inc"
 }
 
