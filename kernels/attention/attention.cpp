@@ -310,11 +310,15 @@ struct Attention::Kernels {
 
   /// Returns the backward pass, which the first call of it makes.
   const AttentionBackward& backward() const {
-    std::call_once(backward_once, [&] { backward_pass.emplace(facts); });
+    std::call_once(backward_once, [&] {
+      backward_pass.emplace(facts);
+      made_backward = &*backward_pass;
+    });
     return *backward_pass;
   }
   mutable std::once_flag backward_once;
   mutable std::optional<AttentionBackward> backward_pass;
+  mutable std::atomic<const AttentionBackward*> made_backward = nullptr;
   CallPlans plans{StrideKey::exact};  ///< whether heads are packed depends on exact strides
   CallPlans list_plans;
   mutable std::once_flag makes_listed;
@@ -363,6 +367,7 @@ void Attention::backward(const Stream& stream, const Tensor& Q, const Tensor& K,
                          const AttentionSaved& saved, const AttentionGradients& of,
                          const AttentionInputGradients& into, Loc at) const {
   const detail::CallPlace here(at);
+  kernels_->tables.check(Q, K, {});
   kernels_->backward().call(stream, Q, K, V, saved, of, into);
 }
 
@@ -386,7 +391,9 @@ std::string Attention::explain(DType dtype, Loc at) const {
   const KvTraversal& traversal = kernels_->facts->traversal;
   const char* made =
       kernels_->evaluates_mask ? "a block list made by evaluating the mask, else " : "";
-  return kernel + "keys visited: " + made + traversal.text() + "\n" + traversal.explain();
+  const AttentionBackward* backward = kernels_->made_backward;
+  return kernel + "keys visited: " + made + traversal.text() + "\n" + traversal.explain() +
+         (backward ? backward->explain(dtype) : "");
 }
 std::string Attention::dump(std::string_view verb, DType dtype, Loc at) const {
   const detail::CallPlace here(at);

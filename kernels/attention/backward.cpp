@@ -121,6 +121,7 @@ struct AttentionBackward::Kernels {
     };
     const Tensor &Q = tensor(kOfQ), &K = tensor(kOfK);
     const std::int64_t length = Q.size(2), queries = Q.size(0) * Q.size(1) * length;
+    // Slots by measurement: docs/experiments/2026-11-29-attention-backward.md.
     const bool is_wide = std::max(Q.size(3), tensor(kOfV).size(3)) > 64;
     const BackwardTiles tiles{.stages = is_wide ? 2 : 4};
     const float scale = spec->scale.value_or(1.0f / std::sqrt(static_cast<float>(Q.size(3))));
@@ -202,11 +203,11 @@ void AttentionBackward::call(const Stream& stream, const Tensor& Q, const Tensor
                              const Tensor& V, const AttentionSaved& saved,
                              const AttentionGradients& of,
                              const AttentionInputGradients& into) const {
-  check_call(kernels_->spec->weighting, Q, K, V, saved, of, into);
-  if (kernels_->spec->align_bottom_right) require_keys_for_queries(Q, K);
   const auto args = tensor_args(Q, K, V, saved.O, saved.lse, saved.sinks, of.O, of.lse, into.Q,
                                 into.K, into.V, into.sinks);
   kernels_->plans.call(stream, args, {}, [&](PlanBuilder& plan) {
+    check_call(kernels_->spec->weighting, Q, K, V, saved, of, into);
+    if (kernels_->spec->align_bottom_right) require_keys_for_queries(Q, K);
     Q.dtype() == DType::f16 ? kernels_->build<f16>(plan) : kernels_->build<bf16>(plan);
   });
 }

@@ -16,8 +16,8 @@ template <class T>
 class BackwardProgram {
  public:
   BackwardProgram(const AttentionSpec& spec, const QueryTraversal& traversal,
-                  const BackwardTensors<T>& x, const BackwardLists& lists, const Scalar<f32>& scale,
-                  bool is_grouped, const BackwardTiles& tiles)
+                  const BackwardTensors<T>& x, const BlockListParams& lists,
+                  const Scalar<f32>& scale, bool is_grouped, const BackwardTiles& tiles)
       : spec_(spec),
         traversal_(traversal),
         x_(x),
@@ -76,6 +76,7 @@ class BackwardProgram {
   /// States that the tensors have all rows of the block, too.
   void padded(const Index& b, const Index& h, const Index& m, const Views& views) const {
     inside(b, h, views);
+    assume(m.first() >= 0);
     for (const View* v : views) assume(m.first() + tiles_.block_q <= v->dim(2));
   }
   Index head(const Index& kv_head, const Tile& i) const {
@@ -171,7 +172,7 @@ class BackwardProgram {
   const AttentionSpec& spec_;
   const QueryTraversal& traversal_;
   const BackwardTensors<T>& x_;
-  const BackwardLists& lists_;
+  const BlockListParams& lists_;
   Tile scale_;
   bool is_grouped_;
   BackwardTiles tiles_;
@@ -187,7 +188,7 @@ BackwardKernel<T> backward_kernel(std::shared_ptr<const AttentionSpec> spec,
                                   const BackwardTiles& tiles) {
   return kernel("attention_backward",
                 [spec, traversal, tiles](const BackwardTensors<T>& tensors, Scalar<f32> scale,
-                                         bool is_grouped, const BackwardLists& lists) {
+                                         bool is_grouped, const BlockListParams& lists) {
                   BackwardProgram<T>(*spec, *traversal, tensors, lists, scale, is_grouped, tiles)
                       .all_tiles();
                 })

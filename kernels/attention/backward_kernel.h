@@ -21,12 +21,6 @@ struct BackwardTensors {
   std::optional<Out<T, 4>> dK, dV;
 };
 
-/// Block lists, if there are any: the query blocks that each key tile visits (BlockListArgs).
-struct BackwardLists {
-  std::optional<In<i32, 4>> blocks;
-  std::optional<In<i32, 3>> counts, full;
-};
-
 /// Queries of an iteration, keys of a program, and slots of the rings.
 struct BackwardTiles {
   int block_q = kGradientRows, block_kv = 128, stages = 2;
@@ -35,7 +29,7 @@ struct BackwardTiles {
 
 /// The third parameter states whether several query heads share a head of keys.
 template <class T>
-using BackwardKernel = KernelOf<BackwardTensors<T>, Scalar<f32>, bool, BackwardLists>;
+using BackwardKernel = KernelOf<BackwardTensors<T>, Scalar<f32>, bool, BlockListParams>;
 
 template <class T>
 BackwardKernel<T> backward_kernel(std::shared_ptr<const AttentionSpec> spec,

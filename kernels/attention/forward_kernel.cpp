@@ -19,7 +19,7 @@ template <class T>
 class Program {
  public:
   Program(const AttentionHeuristics& facts, const ForwardTensors<T>& x,
-          const SoftmaxTensors& softmax, const ForwardRows& rows, const ForwardLists& lists,
+          const SoftmaxTensors& softmax, const ForwardRows& rows, const BlockListParams& lists,
           const std::optional<In<i32, 3>>& order, const std::optional<SplitKvPartials>& shared,
           const Scalar<f32>& scale, bool no_keys, SoftmaxPass pass, const ForwardTiles& tiles)
       : spec_(facts.spec),
@@ -341,7 +341,7 @@ class Program {
   const ForwardTensors<T>& x_;
   const SoftmaxTensors& softmax_;
   const ForwardRows& rows_;
-  const ForwardLists& lists_;
+  const BlockListParams& lists_;
   const std::optional<In<i32, 3>>& order_;
   const std::optional<SplitKvPartials>& shared_;
   SoftmaxPass pass_;
@@ -361,7 +361,7 @@ ForwardKernel<T> forward_kernel(const char* name, std::shared_ptr<const Attentio
   return kernel(name,
                 [facts, tiles](const ForwardTensors<T>& tensors, Scalar<f32> scale,
                                const ForwardRows& rows, const SoftmaxTensors& softmax,
-                               const ForwardLists& lists, const FallbackParams& fallback,
+                               const BlockListParams& lists, const FallbackParams& fallback,
                                const std::optional<In<i32, 3>>& order,
                                const SplitKvWorkspace& split_kv) {
                   std::optional<SplitKvPartials> shared;

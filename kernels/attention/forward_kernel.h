@@ -33,12 +33,6 @@ struct SoftmaxTensors {
   std::optional<Out<f32, 3>> row_max;
 };
 
-/// Block lists, if given: the kv blocks that each query tile visits (BlockListArgs).
-struct ForwardLists {
-  std::optional<In<i32, 4>> blocks;
-  std::optional<In<i32, 3>> counts, full;
-};
-
 /// Parameters of the fallback pass. Split-KV has no fallback pass and reuses them: `words` are the
 /// counters of SplitKvPartials, `programs` is the number of clusters that share a tile.
 struct FallbackParams {
@@ -71,7 +65,7 @@ struct ForwardTiles {
 /// The second to last parameter is BlockListArgs::order.
 template <class T>
 using ForwardKernel =
-    KernelOf<ForwardTensors<T>, Scalar<f32>, ForwardRows, SoftmaxTensors, ForwardLists,
+    KernelOf<ForwardTensors<T>, Scalar<f32>, ForwardRows, SoftmaxTensors, BlockListParams,
              FallbackParams, std::optional<In<i32, 3>>, SplitKvWorkspace>;
 
 template <class T>

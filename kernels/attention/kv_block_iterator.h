@@ -8,6 +8,12 @@
 
 namespace tegula::kernels {
 
+/// Block lists as parameters of a kernel, if there are any (BlockListArgs).
+struct BlockListParams {
+  std::optional<In<i32, 4>> blocks;
+  std::optional<In<i32, 3>> counts, full;
+};
+
 /// Views of block lists in the kernel.
 struct BlockListViews {
   In<i32, 4> blocks;  ///< [batch, heads, query tiles, capacity]

@@ -27,7 +27,7 @@ class QueryTraversal {
   std::optional<BlockListSlots> lists(PlanBuilder& plan, const Tensor& by_head, const Tensor& Q,
                                       BlockShape block) const;
   /// Returns one line that states the traversal and the reason.
-  std::string text() const { return mask_ ? mask_->text() : "all, there is no mask"; }
+  std::string text() const { return mask_ ? mask_->text() : "all, without a mask"; }
   /// Returns a report, like Kernel::explain(), on the kernels that compute the lists.
   std::string explain() const { return mask_ ? mask_->explain() : ""; }
 

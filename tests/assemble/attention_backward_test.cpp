@@ -24,8 +24,8 @@ ir::Kernel traced_backward(const AttentionSpec& spec, std::int64_t dim, std::int
 
 TEST_F(Assembled, AttentionBackward) {
   for (const int dim : {16, 64, 96, 128})
-    for (const Mask& mask :
-         {Mask(), masks::causal(), masks::sliding_window(100), masks::sink_window(4, 100)})
+    for (const Mask& mask : {Mask(), masks::causal(), masks::sliding_window(100),
+                             masks::sink_window(4, 100), masks::prefix_lm(Scalar<i32>(100))})
       for (const int group : {1, 2}) {
         SCOPED_TRACE(testing::Message() << dim << " group " << group);
         expect_clean(traced_backward({.mask = mask}, dim, group), "sm_90a", true);

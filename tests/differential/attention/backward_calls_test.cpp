@@ -10,15 +10,7 @@ namespace tegula::test::backward_calls_test {
 using namespace kernels;
 namespace {
 
-class BackwardCalls : public testing::TestWithParam<Device> {
- protected:
-  static void check(const AttentionSpec& spec, BackwardCase& c) {
-    SCOPED_TRACE(c.extents.str());
-    const Attention attention(spec);
-    c.run(attention);
-    expect_backward(c);
-  }
-};
+class BackwardCalls : public testing::TestWithParam<Device> {};
 INSTANTIATE_TEST_SUITE_P(Devices, BackwardCalls, testing::ValuesIn(devices()), device_name);
 
 TEST_P(BackwardCalls, MaskOfDocuments) {
@@ -36,7 +28,7 @@ TEST_P(BackwardCalls, MaskOfDocuments) {
   };
   const Tensor of_position = Tensor::from(ids, Dims{kLength}, GetParam()),
                first = Tensor::from(starts, Dims{4}, GetParam());
-  check({.mask = masks::packed_causal(of_position, first)}, c);
+  check_backward({.mask = masks::packed_causal(of_position, first)}, c);
 }
 
 /// Blocks named by a captured table, another one per head: the mask has to be evaluated.
@@ -48,19 +40,19 @@ TEST_P(BackwardCalls, MaskOfATable) {
   c.host.mask = [=](int, int h, int q, int kv) {
     return kept[static_cast<std::size_t>((h * kBlocks + q / 64) * kBlocks + kv / 64)] != 0;
   };
-  check({.mask =
-             [=](Tile, Tile h, Tile q, Tile kv) {
-               return fill_absent(view<i32, 3>(table)(h, q / 64, kv / 64), 0) != 0;
-             }},
-        c);
+  check_backward({.mask =
+                      [=](Tile, Tile h, Tile q, Tile kv) {
+                        return fill_absent(view<i32, 3>(table)(h, q / 64, kv / 64), 0) != 0;
+                      }},
+                 c);
 }
 
 TEST_P(BackwardCalls, StridesOfTheGradient) {
   BackwardCase c({.batch = 2, .heads = 2, .seqlen_q = 90, .seqlen_kv = 90}, GetParam());
   c.dO = Tensor::normal({2, 90, 2, 64}, DType::bf16, 0, 1, 3, GetParam()).transpose(1, 2);
-  check({}, c);
+  check_backward({}, c);
   c.dO = Tensor::full({1, 1, 1, 1}, 1, DType::bf16, GetParam()).broadcast_to({2, 2, 90, 64});
-  check({}, c);
+  check_backward({}, c);
 }
 
 /// Rows of tiles that are not visited may contain anything.
@@ -131,6 +123,7 @@ TEST_P(BackwardCalls, Errors) {
   c.host.mask = [](int, int, int q, int kv) { return q >= kv; };
   c.run(attention);  // the object is usable after errors
   expect_backward(c);
+  EXPECT_NE(attention.explain().find("queries visited: "), std::string::npos);
 }
 
 TEST_P(BackwardCalls, ThreadsAndStreams) {

@@ -165,4 +165,11 @@ inline void expect_backward(const BackwardCase& c) {
     ASSERT_NEAR(sinks[h], x.sinks[h], 0.02 * std::sqrt(rows) + 1e-3) << "sink " << h;
 }
 
+/// Makes the forward and the backward call, and compares all gradients.
+inline void check_backward(const AttentionSpec& spec, const BackwardCase& c) {
+  SCOPED_TRACE(c.extents.str());
+  c.run(Attention(spec));
+  expect_backward(c);
+}
+
 }  // namespace tegula::test

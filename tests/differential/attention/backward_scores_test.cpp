@@ -19,8 +19,7 @@ class BackwardScores : public testing::TestWithParam<Device> {
     c.host.mask = [](int, int, int q, int kv) { return q >= kv; };
     c.host.score = score;
     c.is_softmax = spec.weighting == AttentionNormalization::softmax;
-    c.run(Attention(spec));
-    expect_backward(c);
+    check_backward(spec, c);
   }
 };
 INSTANTIATE_TEST_SUITE_P(Devices, BackwardScores, testing::ValuesIn(devices()), device_name);

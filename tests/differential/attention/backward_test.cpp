@@ -11,12 +11,6 @@ namespace {
 
 class Backward : public testing::TestWithParam<Device> {
  protected:
-  static void check(const AttentionSpec& spec, BackwardCase& c) {
-    SCOPED_TRACE(c.extents.str());
-    const Attention attention(spec);
-    c.run(attention);
-    expect_backward(c);
-  }
   static HostAttention host_of(std::function<bool(int q, int kv)> mask) {
     HostAttention host;
     host.mask = [mask = std::move(mask)](int, int, int q, int kv) { return mask(q, kv); };
@@ -37,7 +31,7 @@ TEST_P(Backward, FullAndCausal) {
         spec.mask = masks::causal();
         c.host = host_of([](int q, int kv) { return q >= kv; });
       }
-      check(spec, c);
+      check_backward(spec, c);
       if (HasFatalFailure()) return;
     }
 }
@@ -62,7 +56,7 @@ TEST_P(Backward, HeadDimsTypesAndGroups) {
                     .head_dim_v = k.head_dim_v},
                    GetParam(), k.dtype);
     c.host = host_of([](int q, int kv) { return q + 80 >= kv; });
-    check({.mask = masks::causal(), .align_bottom_right = true}, c);
+    check_backward({.mask = masks::causal(), .align_bottom_right = true}, c);
     if (HasFatalFailure()) return;
   }
 }
@@ -85,7 +79,7 @@ TEST_P(Backward, Masks) {
     SCOPED_TRACE(k.name);
     BackwardCase c({.heads = 2, .kv_heads = 1, .seqlen_q = 300, .seqlen_kv = 300}, GetParam());
     c.host = host_of(k.host);
-    check({.mask = k.mask}, c);
+    check_backward({.mask = k.mask}, c);
     if (HasFatalFailure()) return;
   }
 }
@@ -94,7 +88,7 @@ TEST_P(Backward, SinksAndGradientOfLse) {
   BackwardCase c({.batch = 2, .heads = 3, .seqlen_q = 140, .seqlen_kv = 90}, GetParam());
   c.with_sinks();
   c.host.mask = [](int, int, int q, int kv) { return q >= kv + 10; };
-  check({.mask = [](Tile, Tile, Tile q, Tile kv) { return q >= kv + 10; }}, c);
+  check_backward({.mask = [](Tile, Tile, Tile q, Tile kv) { return q >= kv + 10; }}, c);
 }
 
 TEST_P(Backward, EmptyCalls) {
@@ -102,7 +96,7 @@ TEST_P(Backward, EmptyCalls) {
     SCOPED_TRACE(q);
     BackwardCase c({.heads = 2, .seqlen_q = q, .seqlen_kv = kv}, GetParam());
     c.with_sinks();
-    check({}, c);
+    check_backward({}, c);
     if (HasFatalFailure()) return;
   }
 }

@@ -219,10 +219,10 @@ class Attention {
   /// tells which blocks are visited, and the score function is differentiated (derivative.h; T1022
   /// at its line where that is impossible). Tensors and Scalars that the score captures get no
   /// gradients. Weights are a softmax, or the scores themselves, which need neither lse nor sinks.
-  /// Both head dims are at most 128. Scratch memory, from the stream: (8 + 4 * head_dim) bytes for
-  /// each query of each head, whose number is padded to a multiple of 64 (head dims above 64) or
-  /// 128. Throws CompileError for invalid tensors (as the forward call), and for tensors and
-  /// specifications without gradients (T1662).
+  /// Both head dims are at most 128. Scratch memory, from the stream: 8 + 4 d bytes for each query
+  /// of each head, whose number is padded to a multiple of 64; d is the head dim, rounded up to a
+  /// power of two from 16 on. Throws CompileError for invalid tensors (as the forward call), and
+  /// for tensors and specifications without gradients (T1662).
   ///
   ///     attn(stream, Q, K, V, O, {.lse = lse});
   ///     attn.backward(stream, Q, K, V, {.O = O, .lse = lse}, {.O = dO},
@@ -254,8 +254,9 @@ class Attention {
                         const BlockList& list, BlockListRows rows = BlockListRows::queries,
                         Loc at = std::source_location::current()) const;
 
-  /// Returns a report on the last compiled kernel for `dtype`: plan, remarks, registers. Throws
-  /// CompileError (T0705) before the first call.
+  /// Returns a report on the last compiled kernel for `dtype`: plan, remarks, registers; and on
+  /// that of the backward pass, if it was called. Throws CompileError (T0705) before the first
+  /// call.
   std::string explain(DType dtype = DType::bf16, Loc at = std::source_location::current()) const;
   /// Returns the text of a stage of that kernel's compilation (see Kernel::dump).
   std::string dump(std::string_view verb, DType dtype = DType::bf16,
