@@ -31,7 +31,7 @@ WORKLOADS = [
     ("attention, scores as lambdas", ["score_alibi", "score_distances", "score_softcap", "score_t5"], "FlexAttention (FLASH; T5: Triton)"),
     ("attention, decoding", ["attention_decode"], "cuDNN"),
     ("attention backward", ["attention_backward_causal", "attention_backward_full"], "cuDNN, FlashAttention-2"),
-    ("its masks and scores", ["attention_backward_masks"], "FlexAttention (Triton)"),
+    ("attention backward, masks, scores", ["attention_backward_masks"], "FlexAttention (Triton)"),
     ("experts bf16, 128 .. 16384 tokens", ["moe"], "torch grouped_mm, compiled"),
     ("experts bf16, 1 .. 32 tokens", ["moe_decode"], "torch grouped_mm, compiled"),
     ("experts fp8", ["moe_fp8"], "torch scaled_grouped_mm"),
