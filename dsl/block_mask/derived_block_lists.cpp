@@ -270,7 +270,8 @@ ThreeValued evaluated(const In<i32, 4>& coverage, const Tile& b, const Tile& h, 
   return {is == kFullBlock, is != 0};
 }
 
-/// `Known` has the bounds of the key leaves, or the coverage of each block if there is no `mask`.
+/// Makes the kernel that writes the lists. `Known` contains the bounds of the key leaves, or,
+/// without `mask`, the coverage of each block.
 auto make_list_kernel(std::shared_ptr<const MaskSides> mask) {
   return kernel(
       "attention_block_list",

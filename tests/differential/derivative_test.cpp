@@ -170,7 +170,7 @@ TEST_P(DerivativesOfScores, OfTablesThatTheyRead) {
 }
 
 // ---- random functions
-/// What the functions read: a row of factors, and pairs by distance.
+/// Captured tensors of the functions: factors by row, and a table by distance.
 struct Tables {
   Tensor rows, distances;
   Doubles row, distance;

@@ -1,4 +1,4 @@
-// The kernels of docs/language/derivatives.md, as they stand there.
+// Compiles and runs the kernels of docs/language/derivatives.md.
 #include "tests/page/page.h"
 
 namespace tegula::page::derivatives_test {

@@ -215,7 +215,7 @@ class EarlyDots {
       for (std::size_t fragment : units_[unit].fragments) place(fragment);
       place(unit);
     }
-    // Sums that no iteration reads may stay in flight past its end, behind the others.
+    // The last dots stay in flight past the end of the iteration if no iteration reads their sums.
     for (Step& step : std::views::reverse(schedule_.steps)) {
       const OpId op = graph_[*graph_.find(step.op)].ops.front();
       if (!dots_.find(op)) continue;

@@ -207,7 +207,8 @@ void change_meta(const std::string& name, const fs::path& folder, std::string_vi
   cache.store(disk_key(k, request), *entry);
 }
 
-/// The plan of an entry is only reported, so one that the passes reject is no reason to fail.
+/// explain() only reports the plan of an entry, so it must not throw for one that the passes
+/// reject.
 TEST_F(Stored, APlanThatNoPassAcceptsIsExplained) {
   const std::pair<std::string_view, std::string> changes[] = {
       {"wgmma=0", "wgmma=1"},         {"persistent=0", "persistent=1"}, {"stages=", "stages=9"},
