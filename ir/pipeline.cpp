@@ -5,6 +5,8 @@
 
 #include <array>
 #include <chrono>
+#include <optional>
+#include <utility>
 
 #include "ir/opt_command.h"
 #include "ir/text.h"
@@ -56,29 +58,37 @@ void run_one(Kernel& kernel, const Pass& pass, PassContext& context, const Pipel
   if (options.verify) verify_or_throw(kernel, pass.name);
 }
 
+/// Returns the text with which a person repeats pass number `failed`: a command, and the kernel
+/// that the passes before it make of `kernel`.
+std::string replay(Kernel kernel, PassContext context, std::span<const Pass> passes,
+                   std::size_t failed) {
+  for (const Pass& pass : passes.first(failed)) {
+    pass.run(kernel, context);
+    kernel.info.form = pass.leaves;
+  }
+  return opt_comment(opt_command(context), passes[failed].name) + print(kernel);
+}
+
 }  // namespace
 
 std::vector<PassTiming> run_pipeline(Kernel& kernel, std::span<const Pass> passes,
                                      PassContext& context, const PipelineOptions& options) {
   std::vector<PassTiming> timings;
+  // Copied only if passes are verified: the copies cost a fraction of the verification.
+  std::optional<std::pair<Kernel, PassContext>> before;
+  if (options.verify) before.emplace(clone(kernel), context);
   for (std::size_t i = 0; i < passes.size(); ++i) {
     const Pass& pass = passes[i];
     context.pass = pass.name;
-    // Copied only if passes are verified: the copy costs a fraction of the verification.
-    std::optional<Kernel> before;
-    std::string command;
-    if (options.verify) {
-      before = clone(kernel);
-      command = opt_command(context);
-    }
     PassTiming& timing = timings.emplace_back(PassTiming{pass.name});
     try {
       run_one(kernel, pass, context, options, timing);
     } catch (const CompileError&) {
       throw;
     } catch (const std::exception& e) {
-      throw InternalError(fmt::format("pass {}: {}", pass.name, e.what()),
-                          before ? opt_comment(command, pass.name) + print(*before) : "");
+      throw InternalError(
+          fmt::format("pass {}: {}", pass.name, e.what()),
+          before ? replay(std::move(before->first), std::move(before->second), passes, i) : "");
     }
     if (options.after_pass) options.after_pass(static_cast<int>(i), pass, kernel, timing.changed);
   }

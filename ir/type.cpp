@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "ir/layout/linear_layout.h"
 #include "ir/layout/shared_layout.h"
@@ -21,7 +22,7 @@ struct TypeData {
   const SharedLayout* shared = nullptr;
   ViewFacts facts;
   Type inner;
-  std::string text;  ///< also the key for interning
+  std::string text;
 };
 
 namespace {
@@ -100,16 +101,44 @@ const Layout* intern_by_text(const Layout& layout) {
 
 }  // namespace
 
+namespace {
+
+/// Hash of what most types differ in. Layouts are interned: their addresses identify them.
+struct TypeHash {
+  std::size_t operator()(const std::unique_ptr<const TypeData>& d) const {
+    std::size_t h = std::hash<const void*>{}(d->layout) ^ std::hash<const void*>{}(d->shared);
+    const auto mix = [&](std::int64_t v) {
+      h = (h ^ static_cast<std::size_t>(v)) * 0x9e3779b97f4a7c15u;
+      h ^= h >> 29;
+    };
+    mix(static_cast<std::int64_t>(d->kind) * 1024 + static_cast<std::int64_t>(d->elem.dtype) * 2 +
+        (d->elem.pointer ? 1 : 0));
+    for (std::int64_t extent : d->shape) mix(extent);
+    for (std::int64_t stride : d->facts.strides) mix(stride);
+    return h;
+  }
+};
+
+struct TypeEqual {
+  bool operator()(const std::unique_ptr<const TypeData>& a,
+                  const std::unique_ptr<const TypeData>& b) const {
+    return a->kind == b->kind && a->elem == b->elem && a->shape == b->shape &&
+           a->layout == b->layout && a->shared == b->shared && a->facts == b->facts &&
+           a->inner == b->inner;
+  }
+};
+
+}  // namespace
+
 Type intern_type(TypeData d) {
   static std::mutex mutex;
-  static std::unordered_map<std::string_view, std::unique_ptr<const TypeData>> pool;
-  d.text = type_text(d);
+  static std::unordered_set<std::unique_ptr<const TypeData>, TypeHash, TypeEqual> pool;
+  auto made = std::make_unique<TypeData>(std::move(d));
+  TypeData* data = made.get();
   const std::scoped_lock lock(mutex);
-  if (const auto it = pool.find(d.text); it != pool.end()) return Type(it->second.get());
-  auto owned = std::make_unique<const TypeData>(std::move(d));
-  const TypeData* data = owned.get();
-  pool.emplace(data->text, std::move(owned));
-  return Type(data);
+  const auto [at, is_new] = pool.insert(std::move(made));
+  if (is_new) data->text = type_text(*data);
+  return Type(at->get());
 }
 
 const LinearLayout* intern_layout(const LinearLayout& layout) { return intern_by_text(layout); }

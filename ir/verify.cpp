@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -33,7 +34,8 @@ bool legal_in(Type t, Form form) {
 
 /// Compares types without their layouts, which are assigned, not inferred.
 bool same_without_layout(Type a, Type b) {
-  if (a.is_tile() && b.is_tile()) return a.with_layout(nullptr) == b.with_layout(nullptr);
+  if (a.is_tile() && b.is_tile())
+    return a.elem() == b.elem() && std::ranges::equal(a.shape(), b.shape());
   return a == b;
 }
 
