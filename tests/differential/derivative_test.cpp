@@ -370,10 +370,17 @@ TEST(DerivativesOfRandomFunctions, AgreeWithDifferences) {
 #include "ir/vjp.def"
 }
 
-TEST(DerivativesOfRandomFunctions, AreTheSameOnTheSimulator) {
-  const Tables tables = tables_on(Device::sim());
-  for (unsigned seed = 0; seed < 8 && !HasFailure(); ++seed)
-    expect_differences(RandomFunction(seed, seed * 4 + 2), tables, Device::sim(), seed);
+/// All functions on a GPU; a few on the simulator, which compiles for seconds.
+TEST(DerivativesOfRandomFunctions, AgreeOnOtherDevices) {
+  for (const Device device : test::devices()) {
+    if (device == Device::cpu()) continue;
+    const Tables tables = tables_on(device);
+    const unsigned count = device == Device::sim() ? 8 : 105;
+    for (unsigned i = 0; i < count && !HasFailure(); ++i) {
+      const unsigned seed = device == Device::sim() ? i * 13 : i;
+      expect_differences(RandomFunction(seed, seed % all_steps().size()), tables, device, seed);
+    }
+  }
 }
 
 }  // namespace
