@@ -32,7 +32,26 @@ ExportParam tensor_of(DType dtype, const char* name, const std::string& dims,
   return p;
 }
 
+ExportParam optional(ExportParam p) {
+  p.info.optional = true;
+  return p;
+}
+
+/// Returns the tensor of an argument; undefined if it is left out.
+Tensor tensor_in(const HostArg& arg) { return arg.tensor ? *arg.tensor : Tensor(); }
+
 using Params = std::vector<ExportParam>;
+
+Params attention_inputs() {
+  return {tensor("q", "B H Q D"), tensor("k", "B G K D"), tensor("v", "B G K E")};
+}
+ExportParam attention_output(ViewAccess access) { return tensor("o", "B H Q E", access); }
+ExportParam attention_lse(const char* name, ViewAccess access) {
+  return optional(tensor_of(DType::f32, name, "B H Q", access));
+}
+ExportParam attention_sinks(const char* name, ViewAccess access) {
+  return optional(tensor_of(DType::f32, name, "H", access));
+}
 
 Params moe_inputs() {
   return {tensor("x", "T H"), tensor_of(DType::f32, "logits", "T E"), tensor("up", "G U H"),
@@ -76,16 +95,38 @@ void append(Params& to, const Params& more) { to.insert(to.end(), more.begin(), 
 
 Exportable exportable(const Attention& attention) {
   Exportable out;
-  out.params = {tensor("q", "B H Q D"), tensor("k", "B G K D"), tensor("v", "B G K E"),
-                tensor("o", "B H Q E", ViewAccess::Out),
-                ExportParam{.info = {ParamKind::View, DType::f32, 3, ViewAccess::Out, true},
-                            .name = "lse",
-                            .dims = "B H Q"}};
+  out.params = attention_inputs();
+  append(out.params,
+         {attention_output(ViewAccess::Out), attention_lse("lse", ViewAccess::Out),
+          attention_sinks("sinks", ViewAccess::In)});
   out.call = [attention](const Stream& stream, std::span<const HostArg> args, Loc at) {
-    AttentionExtras extras;
-    if (args[4].tensor) extras.lse = *args[4].tensor;
-    attention(stream, *args[0].tensor, *args[1].tensor, *args[2].tensor, *args[3].tensor, extras,
-              at);
+    attention(stream, *args[0].tensor, *args[1].tensor, *args[2].tensor, *args[3].tensor,
+              {.lse = tensor_in(args[4]), .sinks = tensor_in(args[5])}, at);
+  };
+  return out;
+}
+
+Exportable attention_backward(const Attention& attention) {
+  Exportable out;
+  out.params = {tensor("grad_o", "B H Q E"), attention_lse("grad_lse", ViewAccess::In)};
+  append(out.params, attention_inputs());
+  append(out.params,
+         {attention_output(ViewAccess::In), attention_lse("lse", ViewAccess::In),
+          attention_sinks("sinks", ViewAccess::In),
+          optional(tensor("grad_q", "B H Q D", ViewAccess::Out)),
+          optional(tensor("grad_k", "B G K D", ViewAccess::Out)),
+          optional(tensor("grad_v", "B G K E", ViewAccess::Out)),
+          attention_sinks("grad_sinks", ViewAccess::Out)});
+  out.call = [attention](const Stream& stream, std::span<const HostArg> args, Loc at) {
+    attention.backward(
+        stream, *args[2].tensor, *args[3].tensor, *args[4].tensor,
+        {.O = *args[5].tensor, .lse = tensor_in(args[6]), .sinks = tensor_in(args[7])},
+        {.O = *args[0].tensor, .lse = tensor_in(args[1])},
+        {.Q = tensor_in(args[8]),
+         .K = tensor_in(args[9]),
+         .V = tensor_in(args[10]),
+         .sinks = tensor_in(args[11])},
+        at);
   };
   return out;
 }
@@ -119,17 +160,17 @@ Exportable moe_backward(const Moe& layer, Loc at) {
   append(out.params, moe_inputs());
   append(out.params, moe_saved(choices_of(layer, "moe_backward", at), ViewAccess::In));
   append(out.params, {tensor("grad_x", "T H", ViewAccess::Out),
-                      tensor_of(DType::f32, "grad_logits", "T E", ViewAccess::Out),
-                      tensor("grad_up", "G U H", ViewAccess::Out),
-                      tensor("grad_down", "G H I", ViewAccess::Out)});
+                      optional(tensor_of(DType::f32, "grad_logits", "T E", ViewAccess::Out)),
+                      optional(tensor("grad_up", "G U H", ViewAccess::Out)),
+                      optional(tensor("grad_down", "G H I", ViewAccess::Out))});
   out.call = [layer](const Stream& stream, std::span<const HostArg> args, Loc where) {
     const auto results = args.last(4);
     layer.backward(stream, *args[1].tensor, *args[2].tensor, weights_in(args[3], args[4]),
                    saved_in(args.subspan(5)), *args[0].tensor,
                    {.X = *results[0].tensor,
-                    .logits = *results[1].tensor,
-                    .up = *results[2].tensor,
-                    .down = *results[3].tensor},
+                    .logits = tensor_in(results[1]),
+                    .up = tensor_in(results[2]),
+                    .down = tensor_in(results[3])},
                    where);
   };
   return out;

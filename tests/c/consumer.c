@@ -111,8 +111,8 @@ static void test_list_and_signature(void) {
   CHECK(s && s->backward && strcmp(s->backward, "square_backward") == 0 &&
         strcmp(s->saved, "x") == 0);
   s = tegula_signature(tegula_find("window_attention"));
-  CHECK(s && s->count == 5 && s->params[0].dtype.bits == 0 && s->params[4].dtype.bits == 32 &&
-        s->params[4].optional);
+  CHECK(s && s->count == 6 && s->params[0].dtype.bits == 0 && s->params[4].dtype.bits == 32 &&
+        s->params[4].optional && s->params[5].optional && s->params[5].access == TEGULA_IN);
 }
 
 static void test_calls(void) {

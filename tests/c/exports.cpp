@@ -100,6 +100,12 @@ Exportable product_of_library() {
           }};
 }
 
+const Attention windowed{
+    {.mask = [](auto, auto, auto q, auto kv) { return q >= kv && q - kv < 16; }}};
+/// Without a softmax, and so without lse.
+const Attention relu_scores{{.score = [](auto s, auto, auto, auto, auto) { return max(s, 0.0f); },
+                             .weighting = AttentionNormalization::none}};
+
 const Moe experts_layer =
     moe({.router = routers::deepseek_moe(2), .experts = 4, .shared_experts = 1});
 
@@ -119,9 +125,12 @@ TEGULA_EXPORT(thrown, thrown());
 TEGULA_EXPORT(misnamed, kernel("misnamed", [](In<f32, 2>) {}).named("x[M]"));
 TEGULA_EXPORT(twice_added, twice_added());
 TEGULA_EXPORT(product, product_of_library());
-TEGULA_EXPORT(window_attention, attention({.mask = [](auto, auto, auto q, auto kv) {
-                return q >= kv && q - kv < 16;
-              }}));
+TEGULA_EXPORT(window_attention, windowed);
+TEGULA_EXPORT(window_attention_backward, attention_backward(windowed));
+TEGULA_EXPORT_BACKWARD(window_attention, window_attention_backward, kAttentionSaved);
+TEGULA_EXPORT(relu_attention, relu_scores);
+TEGULA_EXPORT(relu_attention_backward, attention_backward(relu_scores));
+TEGULA_EXPORT_BACKWARD(relu_attention, relu_attention_backward, "q k v o");
 TEGULA_EXPORT(wrong_backward, square_kernel);
 TEGULA_EXPORT_BACKWARD(wrong_backward, square_backward, "x z");
 TEGULA_EXPORT(experts, exportable(experts_layer));

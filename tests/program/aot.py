@@ -25,7 +25,7 @@ with tempfile.TemporaryDirectory() as name:
     shapes = folder / "shapes.txt"
     shapes.write_text("add N=4096\nadd N=4097\naffine M=64 N=64 factor=1 offset=1 repeat=2 twice=1 sign=0 step=0.5\n"
                       "doubled M=64 N=64 offset=0 ROWS=8 TURNS=1\nproduct M=64 N=96 K=128\n"
-                      "window_attention B=1 H=2 G=1 Q=128 K=128 D=64 E=64\nexperts T=64 H=128 E=4 G=5 U=256 I=128\n")
+                      "window_attention B=1 H=2 G=1 Q=128 K=128 D=64 E=64 sinks=none\nexperts T=64 H=128 E=4 G=5 U=256 I=128\n")
     told = run(program, "aot", "--lib", library, "--shapes", str(shapes), "-o", str(folder / "out"), "--name", "mine")
     assert re.match(r"7 calls, \d+ kernels, ", told), told
 

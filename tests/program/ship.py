@@ -21,7 +21,7 @@ with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
     os.environ.update(TEGULA_CACHE_DIR=str(folder / "cache"), TEGULA_CACHE="on")
     shapes = folder / "shapes.txt"
-    shapes.write_text("window_attention B=1 H=1 G=1 Q=32 K=32 D=16 E=16 lse=none # decides its tiles\ntwice_added N=64\n")
+    shapes.write_text("window_attention B=1 H=1 G=1 Q=32 K=32 D=16 E=16 lse=none sinks=none # decides its tiles\ntwice_added N=64\n")
     tune = lambda *words, **more: run(program, "tune", "--lib", library, "--shapes", str(shapes), "--device", "cpu", *words, **more).splitlines()
 
     told = tune("--seconds-each", "0.5", code=3)

@@ -65,7 +65,7 @@ class Calls(unittest.TestCase):
         self.assertEqual(dir(mine), sorted(["names", "path", *mine.names]))
         self.assertEqual(repr(mine.add), "<tegula.Exported add(x, y, z)>")
         self.assertEqual([(p.name, p.dims, p.dtype) for p in mine.window_attention.params][3:],
-                         [("o", ("B", "H", "Q", "E"), None), ("lse", ("B", "H", "Q"), "float32")])
+                         [("o", ("B", "H", "Q", "E"), None), ("lse", ("B", "H", "Q"), "float32"), ("sinks", ("H",), "float32")])
         self.assertEqual(mine.square.backward, ("square_backward", ("x",)))
         self.assertIs(tegula.load(LIBRARY), mine)
 
@@ -173,7 +173,13 @@ def drawn(count, seed, unit=1 / 4):
     return [random.randint(-6, 6) * unit for _ in range(count)]
 
 
-class Experts(unittest.TestCase):
+class Gradients(unittest.TestCase):
+    def assert_close(self, got, want):
+        error = math.sqrt(sum((a - b) ** 2 for a, b in zip(got, want)))
+        self.assertLess(error, 0.01 * math.sqrt(sum(b * b for b in want)))
+
+
+class Experts(Gradients):
     """The layer that bench/train_moe.py trains, in small: outputs that only its backward takes, and gradients."""
 
     TOKENS, HIDDEN, INNER, EXPERTS, ALL, CHOICES = 3, 16, 8, 4, 5, 3
@@ -216,10 +222,6 @@ class Experts(unittest.TestCase):
             y += row
         return y
 
-    def assert_close(self, got, want):
-        error = math.sqrt(sum((a - b) ** 2 for a, b in zip(got, want)))
-        self.assertLess(error, 0.01 * math.sqrt(sum(b * b for b in want)))
-
     def test_values_and_gradients(self):
         out = self.outputs()
         mine.experts_training(**self.inputs, **out)
@@ -244,6 +246,78 @@ class Experts(unittest.TestCase):
                 around.append(sum(a * b for a, b in zip(self.layer(moved), dy)))
             found.append((around[0] - around[1]) / (2 * step))
         return found
+
+
+class Attention(Gradients):
+    """window_attention and its backward: groups of heads, sinks, and gradients of both results."""
+
+    HEADS, KV_HEADS, LENGTH, DIM, WINDOW = 2, 1, 20, 8, 16
+
+    def setUp(self):
+        h, g, n, d = self.HEADS, self.KV_HEADS, self.LENGTH, self.DIM
+        self.values = {"q": drawn(h * n * d, 1), "k": drawn(g * n * d, 2), "v": drawn(g * n * d, 3), "sinks": drawn(h, 4)}
+        self.shapes = {"q": [1, h, n, d], "k": [1, g, n, d], "v": [1, g, n, d], "sinks": [h], "o": [1, h, n, d], "lse": [1, h, n]}
+        self.inputs = {n: (Array if n == "sinks" else halves)(v, self.shapes[n]) for n, v in self.values.items()}
+        self.outputs = {"o": self.empty("o"), "lse": self.empty("lse")}
+        mine.window_attention(**self.inputs, **self.outputs)
+
+    def empty(self, name):
+        make = Array if name in ("sinks", "lse") else halves
+        return make([0] * math.prod(self.shapes[name]), self.shapes[name])
+
+    def results(self, values):
+        """o and lse in double precision."""
+        n, d = self.LENGTH, self.DIM
+        o, lse = [], []
+        for h in range(self.HEADS):
+            for i in range(n):
+                q, keys = values["q"][(h * n + i) * d:], range(max(0, i - self.WINDOW + 1), i + 1)
+                weights = [math.exp(sum(a * b for a, b in zip(q[:d], values["k"][j * d:])) / math.sqrt(d)) for j in keys]
+                total = sum(weights) + math.exp(values["sinks"][h])
+                lse.append(math.log(total))
+                o += [sum(w * values["v"][j * d + c] for w, j in zip(weights, keys)) / total for c in range(d)]
+        return o, lse
+
+    def backward(self, grads, wanted):
+        results = {"grad_" + n: self.empty(n) for n in wanted}
+        mine.window_attention_backward(**grads, **self.inputs, **self.outputs, **results)
+        return {n: list(results["grad_" + n]) if n == "sinks" else floats(results["grad_" + n]) for n in wanted}
+
+    def test_values_and_gradients(self):
+        o, lse = self.results(self.values)
+        self.assert_close(floats(self.outputs["o"]), o)
+        self.assert_close(list(self.outputs["lse"]), lse)
+        grads = {"grad_o": drawn(len(o), 5), "grad_lse": drawn(len(lse), 6)}
+        given = {"grad_o": halves(grads["grad_o"], self.shapes["o"]), "grad_lse": Array(grads["grad_lse"], self.shapes["lse"])}
+        for left_out in ((), ("grad_lse",)):
+            of = [v for n in grads for v in (grads[n] if n not in left_out else [0] * len(grads[n]))]
+            got = self.backward({n: g for n, g in given.items() if n not in left_out}, self.inputs)
+            for name in self.inputs:
+                some = range(0, len(self.values[name]), 7)
+                self.assert_close([got[name][n] for n in some], [self.difference(name, n, of) for n in some])
+
+    def difference(self, name, n, of, step=1e-5):
+        """The central difference of <o, grad_o> + <lse, grad_lse>."""
+        around = []
+        for by in (step, -step):
+            moved = list(self.values[name])
+            moved[n] += by
+            o, lse = self.results({**self.values, name: moved})
+            around.append(sum(a * b for a, b in zip(o + lse, of)))
+        return (around[0] - around[1]) / (2 * step)
+
+    def test_only_wanted_gradients(self):
+        grads = {"grad_o": halves(drawn(self.HEADS * self.LENGTH * self.DIM, 5), self.shapes["o"])}
+        every = self.backward(grads, self.inputs)
+        for name in ("k", "sinks"):
+            self.assertEqual(self.backward(grads, [name])[name], every[name])
+
+    def test_errors(self):
+        with self.assertRaisesRegex(ValueError, r"T1662: attention backward: lse is .*\n(.|\n)*exports.cpp"):
+            self.outputs["lse"] = None
+            self.backward({"grad_o": halves(drawn(self.HEADS * self.LENGTH * self.DIM, 5), self.shapes["o"])}, ["q"])
+        with self.assertRaisesRegex(TypeError, "window_attention_backward lacks the argument grad_o"):
+            self.backward({}, ["q"])
 
 
 @unittest.skipIf(numpy is None, "NumPy is not installed")

@@ -8,9 +8,15 @@
 /// Library callables for TEGULA_EXPORT.
 namespace tegula::kernels {
 
-/// `(q, k, v, o, lse)`: q [B, H, Q, D], k [B, G, K, D], v [B, G, K, E], o [B, H, Q, E], all bf16 or
-/// all f16, and lse [B, H, Q], f32, which is optional.
+/// `(q, k, v, o, lse, sinks)`: q [B, H, Q, D], k [B, G, K, D], v [B, G, K, E], o [B, H, Q, E], all
+/// bf16 or all f16; the output lse [B, H, Q] and the input sinks [H], both f32, are optional.
 Exportable exportable(const Attention& attention);
+/// The backward pass, `(grad_o, grad_lse, q, k, v, o, lse, sinks, grad_q, grad_k, grad_v,
+/// grad_sinks)`: grad_lse, sinks and all outputs are optional. Pass kAttentionSaved to
+/// TEGULA_EXPORT_BACKWARD as the list of saved tensors, or "q k v o" where weights are scores
+/// (AttentionNormalization::none), which have no lse.
+Exportable attention_backward(const Attention& attention);
+inline constexpr const char* kAttentionSaved = "q k v o lse sinks";
 
 /// `(x, logits, up, down, y)`: x and y [T, H], logits [T, E], f32, up [G, U, H], down [G, H, I],
 /// where G includes shared experts; all but the logits are bf16 or f16. Weights as in MoeWeights.
@@ -21,7 +27,8 @@ Exportable exportable(const Moe& layer);
 /// choice, whose number of rows cannot be derived from a dimension.
 Exportable moe_forward(const Moe& layer, Loc at = std::source_location::current());
 /// The backward pass, `(grad_y, x, logits, up, down, ids, .., hidden, grad_x, grad_logits, grad_up,
-/// grad_down)`. Pass kMoeSaved to TEGULA_EXPORT_BACKWARD as the list of saved tensors.
+/// grad_down)`, whose outputs apart from grad_x are optional. Pass kMoeSaved to
+/// TEGULA_EXPORT_BACKWARD as the list of saved tensors.
 Exportable moe_backward(const Moe& layer, Loc at = std::source_location::current());
 inline constexpr const char* kMoeSaved =
     "x logits up down ids weights row_of slot_of offsets first_tiles hidden";
