@@ -107,8 +107,9 @@ class Operator:
         self.backward = library._exported.get(backward[0]) if backward else None
         self.saved = backward[1] if backward else ()
         self.inputs = [p for p in self.params if not p.is_output]
-        # An optional output is computed if the backward needs it.
-        self.outputs = [p for p in self.params if p.is_output and (not p.optional or p.name in self.saved)]
+        # An optional output is computed if the backward needs it, an optional gradient if the caller wants it.
+        self.choices = [p for p in self.params if p.is_output and p.optional and p.name.startswith("grad_")]
+        self.outputs = [p for p in self.params if p.is_output and (not p.optional or p.name in self.saved or p in self.choices)]
         self._define(exported.name + "_out", self._out_schema(), self.call, lambda *args: None)
         self.has_functional = self._shapes_follow()
         if self.has_functional:
@@ -129,22 +130,23 @@ class Operator:
         mark = f"({chr(ord('a') + written)}!)" if written is not None else ""
         return f"Tensor{mark}" + ("?" if param.optional else "")
 
-    def _schema(self, params, marks_writes):
+    def _schema(self, params, marks_writes, *more):
         parts, written = [], 0
-        last_required = max((i for i, p in enumerate(params) if not p.optional), default=-1)
+        last_required = len(params) if more else max((i for i, p in enumerate(params) if not p.optional), default=-1)
         for i, p in enumerate(params):
             is_written = marks_writes and (p.kind == _c.POINTER or (p.is_tensor and p.access != _c.IN))
             text = f"{self._type(p, written if is_written else None)} {_identifier(p.name)}"
             written += is_written
             parts.append(text + ("=None" if p.optional and i > last_required else ""))
-        return "(" + ", ".join(parts) + ")"
+        return "(" + ", ".join([*parts, *more]) + ")"
 
     def _out_schema(self):
         return self._schema(self.params, True) + " -> ()"
 
     def _functional_schema(self):
         results = ", ".join(["Tensor"] * len(self.outputs))
-        return self._schema(self.inputs, False) + (f" -> {results}" if len(self.outputs) == 1 else f" -> ({results})")
+        mask = (f"bool[{len(self.choices)}] output_mask",) if self.choices else ()  # as in torch's backward operators
+        return self._schema(self.inputs, False, *mask) + (f" -> {results}" if len(self.outputs) == 1 else f" -> ({results})")
 
     def _shapes_follow(self):
         """Whether inputs name all dimensions of the outputs, and nothing else is written."""
@@ -154,8 +156,8 @@ class Operator:
         has_type = any(p.is_tensor and p.dtype is None for p in self.inputs)
         return all(len(p.dims) == p.rank and known.issuperset(_dimension(d)[0] for d in p.dims) and (p.dtype or has_type) for p in self.outputs)
 
-    def _allocated(self, *inputs):
-        """Outputs for these inputs; of symbolic extents, too."""
+    def _maker(self, inputs):
+        """Returns a function that makes a tensor for a parameter whose shape follows from `inputs`, which may be symbolic."""
         extents, dtype, first = {}, None, None
         for p, t in zip(self.inputs, inputs):
             if not p.is_tensor or t is None:
@@ -165,8 +167,14 @@ class Operator:
                 dtype = t.dtype
             for name, extent in zip(p.dims, t.shape):
                 extents.setdefault(name, extent)
-        outputs = [torch.empty([_extent(d, extents) for d in p.dims], dtype=getattr(torch, p.dtype) if p.dtype else dtype,
-                               device=first.device) for p in self.outputs]
+        return lambda p, make: make([_extent(d, extents) for d in p.dims], dtype=getattr(torch, p.dtype) if p.dtype else dtype,
+                                    device=first.device)
+
+    def _allocated(self, *inputs):
+        """Returns outputs for these inputs; None for gradients that the mask behind the inputs leaves out."""
+        made, mask = self._maker(inputs), inputs[len(self.inputs)] if self.choices else ()
+        unwanted = [p for p, is_wanted in zip(self.choices, mask) if not is_wanted]
+        outputs = [None if p in unwanted else made(p, torch.empty) for p in self.outputs]
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def _run(self, *inputs):
@@ -177,40 +185,67 @@ class Operator:
         return outputs
 
     def add_gradient(self, operators):
-        """By the functional operator of the backward, so that a compiler sees it."""
+        """Differentiates by the functional operator of the backward, so that a compiler sees it. Returns that operator."""
         if not self.has_functional or self.backward is None:
-            return
+            return None
         other, of = operators.get(self.backward.name), f"the backward {self.backward.name} of {self.exported.name}"
         if other is None or not other.has_functional:
             raise ValueError(f"{of} has outputs whose shapes do not follow from its inputs: name their dimensions")
-        names = [p.name for p in self.inputs + self.outputs]
         of_outputs = ["grad_" + p.name for p in self.outputs]
         for p in other.inputs:
-            if p.name not in self.saved and p.name not in of_outputs:
+            if p.name not in self.saved and p.name not in of_outputs and not p.optional:
                 raise ValueError(f"{of} takes {p.name}, which is neither saved nor the gradient of an output")
-        gradients, taken = [p.name for p in other.outputs], {p.name for p in other.inputs}
-        run = getattr(getattr(torch.ops, self.namespace), self.backward.name)
+        self._register_autograd(self._backward_by(other, of_outputs), self._setup(other))
+        return other
+
+    def _setup(self, other):
+        names, taken = [p.name for p in self.inputs + self.outputs], {p.name for p in other.inputs}
 
         def setup_context(ctx, inputs, output):
-            values = dict(zip(names, (*inputs, *(output if isinstance(output, tuple) else (output,)))))
+            output = output if isinstance(output, tuple) else (output,)
+            values = dict(zip(names, (*inputs, *output)))
             saved = {n: values[n] for n in self.saved}
             ctx.tensors = [n for n, v in saved.items() if isinstance(v, torch.Tensor)]
             ctx.others = {n: v for n, v in saved.items() if not isinstance(v, torch.Tensor)}
             ctx.save_for_backward(*(saved[n] for n in ctx.tensors))
             ctx.set_materialize_grads(False)  # outputs that are saved alone have no gradient
+            ctx.mark_non_differentiable(*(t for p, t in zip(self.outputs, output) if "grad_" + p.name not in taken))
+
+        return setup_context
+
+    def _backward_by(self, other, of_outputs):
+        run = getattr(getattr(torch.ops, self.namespace), other.exported.name)
+        required = {p.name for p in other.inputs if not p.optional}
+        of_inputs = ["grad_" + p.name for p in self.inputs]
 
         def backward(ctx, *grads):
-            values = {**ctx.others, **dict(zip(ctx.tensors, ctx.saved_tensors))}
-            if any(g is None for n, g in zip(of_outputs, grads) if n in taken):
-                return (None,) * len(self.inputs)
             # A gradient may be expanded from one number.
-            values.update((n, g.contiguous()) for n, g in zip(of_outputs, grads) if g is not None)
-            results = run(*(values[p.name] for p in other.inputs))
-            by_name = dict(zip(gradients, results if isinstance(results, tuple) else (results,)))
-            return tuple(by_name.get("grad_" + p.name) for p in self.inputs)
+            given = {n: g.contiguous() for n, g in zip(of_outputs, grads) if g is not None}
+            if not given:
+                return (None,) * len(self.inputs)
+            given.update(ctx.others)
+            given.update(zip(ctx.tensors, ctx.saved_tensors))
+            values = [given.get(p.name) for p in other.inputs]
+            made = other._maker(values)
+            values = [made(p, torch.zeros) if v is None and p.name in required else v for p, v in zip(other.inputs, values)]
+            needed = {n for n, is_needed in zip(of_inputs, ctx.needs_input_grad) if is_needed}
+            mask = ([p.name in needed for p in other.choices],) if other.choices else ()
+            results = run(*values, *mask)
+            by_name = dict(zip((p.name for p in other.outputs), results if isinstance(results, tuple) else (results,)))
+            return tuple(by_name.get(n) for n in of_inputs)
 
+        return backward
+
+    def _register_autograd(self, backward, setup_context=None):
         torch.library.register_autograd(f"{self.namespace}::{self.exported.name}", backward, setup_context=setup_context,
                                         lib=self.torch_library)
+
+    def refuse_gradient(self):
+        """Makes double backward an error; by default torch warns and leaves the gradient out."""
+        def refuse(ctx, *grads):
+            raise NotImplementedError(f"{self.exported.name} has no derivative: double backward is not supported")
+
+        self._register_autograd(refuse)
 
 
 def register(library, namespace):
@@ -222,6 +257,7 @@ def register(library, namespace):
             operators[name] = Operator(library, namespace, library._exported[name], torch_library)
         except Failure as error:
             warnings.warn(f"{name} of {library.path} is no operator: {error}", stacklevel=3)
-    for operator in operators.values():
-        operator.add_gradient(operators)
+    for backward in {operator.add_gradient(operators) for operator in operators.values()} - {None}:
+        if backward.backward is None:
+            backward.refuse_gradient()
     return torch_library, operators

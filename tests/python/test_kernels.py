@@ -37,14 +37,33 @@ def softmax(x):
     return e / e.sum(axis=-1, keepdims=True)
 
 
-def attention(q, k, v, is_causal):
-    q, k, v = (t.astype(numpy.float64) for t in (q, k, v))
-    k, v = (numpy.repeat(t, q.shape[1] // t.shape[1], axis=1) for t in (k, v))
+def weights_of(q, k, is_causal):
+    """Weights in double precision; q, k have the same heads."""
     scores = q @ k.swapaxes(-1, -2) / numpy.sqrt(q.shape[-1])
     if is_causal:
         rows, columns = numpy.indices(scores.shape[-2:])
         scores = numpy.where(rows >= columns, scores, -numpy.inf)
-    return softmax(scores) @ v
+    return softmax(scores)
+
+
+def with_heads_of(q, *others):
+    """In double precision, and with the keys and values of each head of q."""
+    return [numpy.repeat(t.astype(numpy.float64), q.shape[1] // t.shape[1], axis=1) for t in (q, *others)]
+
+
+def attention(q, k, v, is_causal):
+    q, k, v = with_heads_of(q, k, v)
+    return weights_of(q, k, is_causal) @ v
+
+
+def attention_gradients(q, k, v, grad_o, is_causal):
+    """For one head of keys."""
+    q, k, v, grad_o = with_heads_of(q, k, v, grad_o)
+    p = weights_of(q, k, is_causal)
+    dp = grad_o @ v.swapaxes(-1, -2)
+    ds = p * (dp - (p * dp).sum(axis=-1, keepdims=True)) / numpy.sqrt(q.shape[-1])
+    of_keys = ds.swapaxes(-1, -2) @ q, p.swapaxes(-1, -2) @ grad_o
+    return ds @ k, *(t.sum(axis=1, keepdims=True) for t in of_keys)
 
 
 class Numpy(unittest.TestCase):
@@ -92,6 +111,11 @@ class Numpy(unittest.TestCase):
             kernel(q, k, v, o, lse)
             self.close(o, attention(q, k, v, is_causal), 1e-2)
             self.assertTrue(numpy.isfinite(lse).all())
+            grads, grad_o = [numpy.zeros_like(t) for t in (q, k, v)], drawn(*o.shape, dtype=numpy.float16)
+            backward = getattr(kernels, kernel.name + "_backward")
+            backward(grad_o, None, q, k, v, o, lse, None, *grads)
+            for got, want in zip(grads, attention_gradients(q, k, v, grad_o, is_causal)):
+                self.close(got, want, 3e-2)
 
     def test_errors(self):
         with self.assertRaises(ValueError):
@@ -128,7 +152,7 @@ class Torch(unittest.TestCase):
             q, k, v = torch.randn(3, 1, 2, 128, 64, device=device).to(torch.bfloat16)
             reference = torch.nn.functional.scaled_dot_product_attention
             for op, is_causal in ((self.ops.attention, False), (self.ops.causal_attention, True)):
-                close(op(q, k, v).float(), reference(q.float(), k.float(), v.float(), is_causal=is_causal), atol=2e-2, rtol=2e-2)
+                close(op(q, k, v)[0].float(), reference(q.float(), k.float(), v.float(), is_causal=is_causal), atol=2e-2, rtol=2e-2)
 
     def test_gradients(self):
         def rms_norm(x, weight):
@@ -145,6 +169,17 @@ class Torch(unittest.TestCase):
                 want = torch.autograd.grad(y, inputs, grad)
                 for g, w in zip(torch.autograd.grad(ours(*inputs), inputs, grad), want):
                     torch.testing.assert_close(g, w, atol=1e-3, rtol=1e-3, msg=lambda text, name=name: f"{name}: {text}")
+
+    def test_gradients_of_attention(self):
+        reference = torch.nn.functional.scaled_dot_product_attention
+        for device in self.devices:
+            for op, is_causal in ((self.ops.attention, False), (self.ops.causal_attention, True)):
+                inputs = [torch.randn(2, heads, 48, 64, device=device).to(torch.bfloat16).requires_grad_() for heads in (4, 2, 2)]
+                doubles = [t.detach().double().requires_grad_() for t in inputs]
+                grad = torch.randn(2, 4, 48, 64, device=device).to(torch.bfloat16)
+                want = torch.autograd.grad(reference(*doubles, is_causal=is_causal, enable_gqa=True), doubles, grad.double())
+                for g, w in zip(torch.autograd.grad(op(*inputs)[0], inputs, grad), want):
+                    self.assertLess(((g.double() - w).norm() / w.norm()).item(), 2e-2)
 
     def test_compiled(self):
         for device in self.devices:
