@@ -17,6 +17,7 @@ if not torch.cuda.is_available():
     sys.exit(77)
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
+import attention_gradients  # noqa: E402
 import tegula  # noqa: E402
 from tegula import _torch  # noqa: E402
 
@@ -32,10 +33,8 @@ def inputs(length=1024, heads=8, dim=128):
     return torch.randn(3, 2, heads, length, dim, device="cuda").to(torch.bfloat16)
 
 
-def wanted(q, k, v, window=16):
-    rows = torch.arange(q.shape[-2], device="cuda")[:, None] - torch.arange(k.shape[-2], device="cuda")[None, :]
-    mask = (rows >= 0) & (rows < window)
-    return torch.nn.functional.scaled_dot_product_attention(q.float(), k.float(), v.float(), attn_mask=mask)
+def wanted(q, k, v):
+    return attention_gradients.attention(q, k, v)[0]
 
 
 class Gpu(unittest.TestCase):
@@ -44,8 +43,8 @@ class Gpu(unittest.TestCase):
 
     def test_eager(self):
         q, k, v = inputs()
-        self.close(ops.window_attention(q, k, v), wanted(q, k, v))
-        self.close(ops.window_attention(q.transpose(1, 2).contiguous().transpose(1, 2), k, v), wanted(q, k, v))
+        self.close(ops.window_attention(q, k, v)[0], wanted(q, k, v))
+        self.close(ops.window_attention(q.transpose(1, 2).contiguous().transpose(1, 2), k, v)[0], wanted(q, k, v))
         o, lse = torch.empty_like(q), torch.empty(q.shape[:3], device="cuda")
         ops.window_attention_out(q, k, v, o, lse)
         self.close(o, wanted(q, k, v))
@@ -66,7 +65,7 @@ class Gpu(unittest.TestCase):
         with torch.cuda.stream(stream):
             torch.cuda._sleep(200_000_000)
             late.copy_(q)
-            o = ops.window_attention(late, k, v)  # on another stream it would read zeros
+            o, _ = ops.window_attention(late, k, v)  # on another stream it would read zeros
         stream.synchronize()
         self.close(o, want)
 
@@ -76,7 +75,7 @@ class Gpu(unittest.TestCase):
 
     def test_compiled(self):
         def f(q, k, v):
-            return ops.window_attention(q * 2, k, v) + 1
+            return ops.window_attention(q * 2, k, v)[0] + 1
 
         q, k, v = inputs()
         want = wanted(q * 2, k, v) + 1
@@ -102,7 +101,7 @@ class Gpu(unittest.TestCase):
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            o = ops.window_attention(q, k, v)
+            o, _ = ops.window_attention(q, k, v)
         for seed in range(3):
             torch.manual_seed(seed)
             q.copy_(torch.randn_like(q, dtype=torch.float32))
@@ -135,6 +134,45 @@ class Gpu(unittest.TestCase):
         print(f"\nhost time of a call, us: operator {host_us(lambda: out_op(x, y)):.2f}, without torch's dispatcher "
               f"{host_us(lambda: raw(x, y)):.2f}, torch.square {host_us(lambda: torch.square(x, out=y)):.2f}; "
               f"exchange table {'used' if raw.table else 'missing'}")
+
+
+class AttentionGradients(attention_gradients.AttentionGradients, unittest.TestCase):
+    device = "cuda"
+    length, dim = 700, 64
+    compilers = ({}, {"mode": "reduce-overhead"}, {"dynamic": True})
+
+    def test_wide_heads(self):
+        self.dim = 128
+        self.check(self.inputs(), self.weighted_both)
+
+    def test_cuda_graph(self):
+        q, k, v = self.inputs()
+
+        def step():
+            return torch.autograd.grad(ops.window_attention(q, k, v)[0].sum(), (q, k, v))
+
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            step()  # compiles
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            got = step()
+        for seed in range(3):
+            with torch.no_grad():
+                torch.manual_seed(seed)
+                q.copy_(torch.randn(q.shape))
+            graph.replay()
+            for g, w in zip(got, step()):
+                self.close(g, w)
+
+    def test_memory_is_free_after_a_call(self):
+        used = []
+        for _ in range(8):
+            self.check(self.inputs(), self.weighted)
+            used.append(torch.cuda.memory_allocated())
+        self.assertEqual(used[2], used[-1])
 
 
 if __name__ == "__main__":

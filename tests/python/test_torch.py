@@ -14,9 +14,10 @@ except ImportError as error:
     sys.exit(77)
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
+import attention_gradients  # noqa: E402
 import tegula  # noqa: E402
+from attention_gradients import Recorded, attention  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from tegula import _torch  # noqa: E402
 
 LIBRARY = sys.argv.pop(1)
@@ -25,16 +26,6 @@ with warnings.catch_warnings(record=True) as SAID:
     mine = tegula.load(LIBRARY, namespace="mine")
 ops = torch.ops.mine
 HAS_TABLE = _torch._exchange_table() is not None
-
-
-def attention(q, k, v, sinks=None, window=16):
-    """(o, lse) of window_attention in double precision."""
-    q, k, v = q.double(), *(t.double().repeat_interleave(q.shape[1] // t.shape[1], 1) for t in (k, v))
-    rows = torch.arange(q.shape[-2])[:, None] - torch.arange(k.shape[-2])[None, :]
-    scores = (q @ k.mT * q.shape[-1] ** -0.5).masked_fill((rows < 0) | (rows >= window), -torch.inf)
-    sums = scores if sinks is None else torch.cat([scores, sinks.double()[:, None, None].expand(*scores.shape[:3], 1)], -1)
-    lse = torch.logsumexp(sums, -1)
-    return torch.exp(scores - lse[..., None]) @ v, lse
 
 
 class Operators(unittest.TestCase):
@@ -152,6 +143,15 @@ class Experts(unittest.TestCase):
         for got, want in zip(self.gradients_of(lambda *t: ops.experts_training(*t)[0]), self.gradients_of(experts)):
             torch.testing.assert_close(got, want, atol=5e-2, rtol=5e-2)
 
+    def test_only_gradients_that_are_needed(self):
+        x, logits, up, down = self.inputs()
+        y, *saved = ops.experts_training(x, logits, up.requires_grad_(), down.requires_grad_())
+        self.assertTrue(y.requires_grad and not any(t.requires_grad for t in saved))
+        with Recorded() as recorded:
+            y.float().sum().backward()
+        self.assertEqual(recorded.masks, [[False, True, True]])  # that of x is always computed
+        self.assertTrue(logits.grad is None and x.grad is None and up.grad is not None)
+
     def test_opcheck(self):
         self.assertEqual(set(torch.library.opcheck(ops.experts, self.inputs()).values()), {"SUCCESS"})
 
@@ -162,149 +162,8 @@ class Experts(unittest.TestCase):
             torch.testing.assert_close(got, want, atol=5e-2, rtol=5e-2)
 
 
-class Recorded(TorchDispatchMode):
-    """Keeps the masks that backward operators are called with."""
-
-    def __init__(self):
-        super().__init__()
-        self.masks = []
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        if function.name().endswith("_backward"):
-            self.masks.append(args[-1])
-        return function(*args, **(kwargs or {}))
-
-
-class AttentionGradients(unittest.TestCase):
-    """The gradients of window_attention against those of the same in double precision."""
-
-    def inputs(self, needed=(True, True, True), length=24, dim=16):
-        torch.manual_seed(1)
-        shapes = ((2, 4, length, dim), (2, 2, length, dim), (2, 2, length, dim))
-        return [torch.randn(s).to(torch.bfloat16).requires_grad_(n) for s, n in zip(shapes, needed)]
-
-    def gradients(self, layer, inputs, loss):
-        return torch.autograd.grad(loss(*layer(*inputs)), [t for t in inputs if t.requires_grad], materialize_grads=True)
-
-    def check(self, inputs, loss, layer=lambda *t: ops.window_attention(*t), want=attention):
-        doubles = [t.detach().double().requires_grad_(t.requires_grad) for t in inputs]
-        got, want = self.gradients(layer, inputs, loss), self.gradients(want, doubles, loss)
-        for t, g, w in zip([t for t in inputs if t.requires_grad], got, want):
-            self.assertEqual((g.shape, g.dtype), (t.shape, t.dtype))
-            self.assertLessEqual((g.double() - w).norm().item(), 2e-2 * w.norm().item())
-        return got
-
-    @staticmethod
-    def weighted(o, lse):
-        torch.manual_seed(2)
-        return (o.double() * torch.randn(o.shape).double()).sum()
-
-    @staticmethod
-    def weighted_both(o, lse):
-        torch.manual_seed(3)
-        return AttentionGradients.weighted(o, lse) + (lse.double() * torch.randn(lse.shape).double()).sum()
-
-    def test_schema(self):
-        self.assertEqual(str(ops.window_attention.default._schema),
-                         "mine::window_attention(Tensor q, Tensor k, Tensor v, Tensor? sinks=None) -> (Tensor, Tensor)")
-        self.assertEqual(str(ops.window_attention_backward.default._schema),
-                         "mine::window_attention_backward(Tensor grad_o, Tensor? grad_lse, Tensor q, Tensor k, Tensor v, Tensor o, "
-                         "Tensor? lse, Tensor? sinks, bool[4] output_mask) -> (Tensor, Tensor, Tensor, Tensor)")
-
-    def test_values(self):
-        self.check(self.inputs(), self.weighted)
-        self.check(self.inputs(), self.weighted_both)
-        self.check(self.inputs(), lambda o, lse: (lse.double() * torch.arange(24.0)).sum())  # o has no gradient
-
-    def test_sinks(self):
-        sinks = torch.randn(4, requires_grad=True)
-        self.check([*self.inputs(), sinks], self.weighted_both)
-        self.check([*self.inputs((False,) * 3), sinks], self.weighted)
-        self.check([*self.inputs(), sinks.detach()], self.weighted)
-
-    def test_only_what_is_needed(self):
-        whole = self.check(self.inputs(), self.weighted)
-        for needed in ((True, False, False), (False, True, False), (False, False, True), (False, True, True)):
-            with self.subTest(needed=needed), Recorded() as recorded:
-                some = self.gradients(ops.window_attention, self.inputs(needed), self.weighted)
-                self.assertEqual(recorded.masks, [[*needed, False]])
-                for got, want in zip(some, [g for g, n in zip(whole, needed) if n]):
-                    torch.testing.assert_close(got, want)
-        with Recorded() as recorded:  # experts that are not trained
-            tensors = Experts.inputs(self)[:2] + [t.requires_grad_() for t in Experts.inputs(self)[2:]]
-            ops.experts_training(*tensors)[0].float().sum().backward()
-        self.assertEqual(recorded.masks, [[False, True, True]])  # that of x is always computed
-
-    def test_strides_of_the_gradient(self):
-        self.check(self.inputs(), lambda o, lse: o.double().sum())  # expanded
-        self.check(self.inputs(), lambda o, lse: (o.transpose(1, 2).reshape(2, 24, 64).double() * torch.arange(64.0)).sum())
-        self.check(self.inputs(), lambda o, lse: o.double()[:, :, ::2].square().sum() + lse.double().mean())
-
-    def test_strides_of_the_inputs(self):
-        torch.manual_seed(4)
-        qkv = torch.randn(2, 24, 3, 4, 16).to(torch.bfloat16).requires_grad_()
-
-        def layer(of):
-            return lambda t: of(*t.permute(2, 0, 3, 1, 4))
-
-        self.check([qkv], self.weighted, layer(ops.window_attention), layer(attention))
-
-    def test_without_softmax(self):
-        def relu_attention(q, k, v):
-            k, v = (t.repeat_interleave(2, 1) for t in (k, v))
-            return (torch.relu(q @ k.mT * 0.25) @ v,)
-
-        self.check(self.inputs(), lambda o: self.weighted(o, None), lambda *t: (ops.relu_attention(*t),), relu_attention)
-
-    def test_double_backward_is_refused(self):
-        q, k, v = self.inputs()
-        for loss in (lambda o: o.float().square().sum(), lambda o: o.float().sum()):
-            o, _ = ops.window_attention(q, k, v)
-            (grad,) = torch.autograd.grad(loss(o), q, create_graph=True)
-            with self.assertRaisesRegex(NotImplementedError, "window_attention_backward has no derivative: double backward"):
-                (grad.float().sum() + o.float().sum()).backward()
-
-    def test_outputs_without_a_gradient(self):
-        y, *saved = ops.experts_training(*Experts.inputs(self, gradients=True))
-        self.assertTrue(y.requires_grad and not any(t.requires_grad for t in saved))
-
-    def test_autocast(self):
-        torch.manual_seed(5)
-        weight, x = torch.randn(192, 64, requires_grad=True), torch.randn(2, 24, 64)
-
-        def layer(of):
-            def run(w):
-                qkv = torch.nn.functional.linear(x.to(w.dtype), w).reshape(2, 24, 3, 4, 16) / 8
-                return of(*qkv.permute(2, 0, 3, 1, 4))
-            return run
-
-        with torch.autocast("cpu", torch.bfloat16):
-            got = self.gradients(layer(ops.window_attention), [weight], self.weighted)
-        want = self.gradients(layer(attention), [weight.detach().double().requires_grad_()], self.weighted)
-        self.assertEqual(got[0].dtype, torch.float32)
-        self.assertLess(((got[0] - want[0]).norm() / want[0].norm()).item(), 3e-2)
-
-    def test_compiled(self):
-        for needed, options in (((True, True, True), {"backend": "aot_eager"}), ((False, True, False), {"backend": "inductor"}),
-                                ((True, False, True), {"backend": "aot_eager", "dynamic": True})):
-            torch._dynamo.reset()
-            layer = torch.compile(lambda *t: [t * 1.0 for t in ops.window_attention(*t)], fullgraph=True, **options)
-            with self.subTest(needed=needed, **options):
-                self.check(self.inputs(needed), self.weighted, layer)
-                self.check(self.inputs(needed, length=30), self.weighted_both, layer)
-
-    def test_opcheck(self):
-        def succeeds(op, args):
-            self.assertEqual(set(torch.library.opcheck(op, args).values()), {"SUCCESS"})
-
-        q, k, v = self.inputs()
-        succeeds(ops.window_attention, (q, k, v))
-        succeeds(ops.window_attention, (q, k, v, torch.randn(4, requires_grad=True)))
-        with torch.no_grad():
-            q, k, v = (t.detach() for t in (q, k, v))
-            o, lse = ops.window_attention(q, k, v)
-            for mask in ([True, True, True, False], [False, True, False, False]):
-                succeeds(ops.window_attention_backward, (o, None, q, k, v, o, lse, None, mask))
+class AttentionGradients(attention_gradients.AttentionGradients, unittest.TestCase):
+    """On the CPU."""
 
 
 class Checks(unittest.TestCase):
