@@ -1,15 +1,25 @@
 #!/usr/bin/env python3
-"""train_moe.py [--only PART].. [--lib FILE] [--steps N] [--seconds S] [--rows FILE]: trains a small transformer whose layers are a
-DeepSeekMoE by Tegula, through torch.library, and the same one by PyTorch, eager and compiled; compares losses, tokens/s and peak memory.
+"""train_moe.py [--only PART].. [--long] [--lib FILE] [--steps N] [--seconds S] [--rows FILE]: trains a small transformer of attentions
+and DeepSeekMoE layers by Tegula, through torch.library, and the same one by PyTorch; compares losses, tokens/s and peak memory.
 
-8 layers of width 512: attention by PyTorch, then 64 experts of width 128, 6 a token, and 2 shared ones. Text is drawn from a fixed
-Markov chain over 512 words. All parts start from the same weights and see the same text; `noise` is eager's again with weights that
-differ by 0.1 %. Each part runs in a process of its own, so that memory is its own, and ends S seconds after it began, however many
-steps it has made by then; it prints a line as it goes, and a JSON row at its end, which FILE gets, too. `tegula` begins with one layer
-beside PyTorch's, values and gradients. Without --only all parts run. `--only summary` compares the rows of FILE, as a run of all parts
-does at its end: the exit code is 0 if Tegula's loss is within noise of eager's, 1 if not, 2 if a part failed, 77 without PyTorch or a GPU.
+    part            attention            experts   blocks are compiled
+    eager, noise    SDPA                 PyTorch   no
+    compile         SDPA                 PyTorch   yes
+    flex            FlexAttention        PyTorch   yes
+    attention       Tegula               PyTorch   yes
+    experts         SDPA                 Tegula    no
+    tegula          Tegula               Tegula    no
+    tegula_compile  Tegula               Tegula    yes
 
-`--device cpu --tiny` runs every part on a few small layers by the interpreter, to see that it would run on a GPU.
+8 layers of width 512 and texts of 256 words, or, with --long, 2 layers of width 1024 and texts of 4096 words, where attention takes more
+of the time; 64 experts of width 128, 6 a token, and 2 shared ones. Text is drawn from a fixed Markov chain over 512 words. All parts
+start from the same weights and see the same text; `noise` is eager's again with weights that differ by 0.1 %. Each part runs in a
+separate process, which has its own memory, and ends S seconds after it began, after any number of steps; it prints a line as it goes,
+and a JSON row at its end, which FILE gets, too. Parts of Tegula first compare one layer with PyTorch's, values and gradients. Without
+--only all parts run. `--only summary` compares the rows of FILE, as a run of all parts does at its end: the exit code is 0 if the losses
+of all of Tegula's parts are within noise of eager's, 1 if not, 2 if a part failed, 77 without PyTorch or a GPU.
+
+`--device cpu --tiny` runs every part but `flex`, whose gradients need a GPU, on a few small layers by the interpreter.
 """
 import argparse
 import dataclasses
@@ -23,7 +33,11 @@ import time
 BEGIN = time.perf_counter()
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 EXPERTS, SHARED, CHOICES = 64, 2, 6  # bench/training_exports.cpp has the same
-PARTS = ("eager", "noise", "compile", "tegula")
+# (attention, experts, whether blocks are compiled)
+PARTS = {"eager": ("sdpa", "torch", False), "noise": ("sdpa", "torch", False), "compile": ("sdpa", "torch", True), "flex": ("flex", "torch", True),
+         "attention": ("tegula", "torch", True), "experts": ("sdpa", "tegula", False), "tegula": ("tegula", "tegula", False),
+         "tegula_compile": ("tegula", "tegula", True)}
+OURS = [name for name, (attention, experts, _) in PARTS.items() if "tegula" in (attention, experts)]
 WARM_UP = 20  # steps that are not timed: compiling, choosing
 GRACE = 8  # seconds after the limit until a part that hangs prints its stack and exits
 
@@ -51,6 +65,7 @@ class Sizes:
     batch: int = 16
 
 
+LONG = Sizes(layers=2, width=1024, length=4096, batch=4)
 TINY = Sizes(layers=2, width=32, heads=2, inner=16, words=32, length=8, batch=2)
 
 
@@ -96,11 +111,22 @@ def torch_experts(x, logits, up, down, product):
     return y
 
 
+def sdpa(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def flex(length, device):
+    """FlexAttention, to be called in a compiled block."""
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+    mask = create_block_mask(lambda b, h, q, kv: q >= kv, None, None, length, length, device=device)
+    return lambda q, k, v: flex_attention(q, k, v, block_mask=mask)
+
+
 class Block(torch.nn.Module):
-    def __init__(self, sizes, experts):
+    def __init__(self, sizes, attention, experts):
         super().__init__()
         width, inner = sizes.width, sizes.inner
-        self.experts, self.heads = experts, sizes.heads
+        self.attention, self.experts, self.heads = attention, experts, sizes.heads
         self.norms = torch.nn.ModuleList(torch.nn.RMSNorm(width) for _ in range(2))
         self.qkv = torch.nn.Linear(width, 3 * width, bias=False)
         self.out = torch.nn.Linear(width, width, bias=False)
@@ -111,7 +137,7 @@ class Block(torch.nn.Module):
     def forward(self, x):
         b, n, width = x.shape
         q, k, v = self.qkv(self.norms[0](x)).reshape(b, n, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        x = x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(b, n, -1))
+        x = x + self.out(self.attention(q, k, v).transpose(1, 2).reshape(b, n, -1))
         h = self.norms[1](x).reshape(b * n, width)
         with torch.autocast(x.device.type, enabled=False):
             logits = h.float() @ self.router.T
@@ -123,11 +149,11 @@ class Block(torch.nn.Module):
 
 
 class Transformer(torch.nn.Module):
-    def __init__(self, sizes, experts):
+    def __init__(self, sizes, attention, experts):
         super().__init__()
         self.words = torch.nn.Embedding(sizes.words, sizes.width)
         self.places = torch.nn.Parameter(torch.randn(sizes.length, sizes.width) * 0.02)
-        self.blocks = torch.nn.ModuleList(Block(sizes, experts) for _ in range(sizes.layers))
+        self.blocks = torch.nn.ModuleList(Block(sizes, attention, experts) for _ in range(sizes.layers))
         self.norm = torch.nn.RMSNorm(sizes.width)
         self.head = torch.nn.Linear(sizes.width, sizes.words, bias=False)
 
@@ -157,53 +183,74 @@ def text_of(sizes, steps, device):
 kept = []  # keeps libraries loaded
 
 
-def tegula_experts(library):
-    """Wraps the exported layer as an operator with a gradient."""
+def tegula_operators(library):
+    """Loads the exported layers as operators with gradients."""
     if not pathlib.Path(library).exists():
         sys.exit(f"there is no {library}: build the target tegula_bench and name it by --lib")
     sys.path.insert(0, str(ROOT / "python"))
     import tegula
     kept.append(tegula.load(library, namespace="bench"))
-    for name in ("deepseek_moe", "deepseek_moe_backward"):
-        if not hasattr(torch.ops.bench, name):
-            sys.exit(f"{library} has no operator {name}; it exports {', '.join(kept[-1].names)}")
-    return lambda x, logits, up, down: torch.ops.bench.deepseek_moe(x, logits, up, down)[0]
+    for layer in ("deepseek_moe", "training_attention"):
+        for name in (layer, layer + "_backward"):
+            if not hasattr(torch.ops.bench, name):
+                sys.exit(f"{library} has no operator {name}; it exports {', '.join(kept[-1].names)}")
+    return torch.ops.bench
 
 
-def check_layer(experts, sizes, device):
-    """Compares one layer's values and gradients with PyTorch's, so that a fault shows here, not only in a curve."""
-    torch.manual_seed(3)
-    tokens = sizes.batch * sizes.length  # so that training takes the same kernels
-    made = [torch.randn(tokens, sizes.width, device=device), torch.randn(tokens, EXPERTS, device=device),
-            torch.randn(EXPERTS + SHARED, 2 * sizes.inner, sizes.width, device=device) * sizes.width ** -0.5,
-            torch.randn(EXPERTS + SHARED, sizes.width, sizes.inner, device=device) * sizes.inner ** -0.5]
-    made = [t if i == 1 else t.to(torch.bfloat16) for i, t in enumerate(made)]
-    dy = torch.randn(tokens, sizes.width, device=device).to(torch.bfloat16)
+def check_layer(part, ours, reference, inputs):
+    """Compares one layer's values and gradients with PyTorch's in f32, so that a fault shows here, not only in a curve."""
+    def results(layer, leaves):
+        leaves = {name: t.requires_grad_() for name, t in leaves.items()}
+        y = layer(*leaves.values())
+        torch.manual_seed(4)
+        gradients = torch.autograd.grad(y, list(leaves.values()), torch.randn(y.shape, device=y.device).to(torch.bfloat16).to(y.dtype))
+        return {"y": y, **{"d" + name: g for name, g in zip(leaves, gradients)}}
 
-    def results(layer, dtype):
-        leaves = [t.detach().to(torch.float32 if i == 1 else dtype).requires_grad_() for i, t in enumerate(made)]
-        y = layer(*leaves)
-        say("tegula", f"layer in {dtype}: forward done")
-        gradients = torch.autograd.grad(y, leaves, dy.to(y.dtype))
-        return [t.float() for t in (y, *gradients)]
-
-    got = results(experts, torch.bfloat16)
-    want = results(lambda *t: torch_experts(*t, looped_rows), torch.float32)
-    for name, a, b in zip(("y", "dx", "dlogits", "dup", "ddown"), got, want):
-        error = ((a - b).norm() / b.norm()).item()
-        say("tegula", f"layer: {name} of {tuple(a.shape)} is off by {error:.1e} of its norm")
+    got = results(ours, {name: t.detach() for name, t in inputs.items()})
+    want = results(reference, {name: t.detach().float() for name, t in inputs.items()})
+    for name, a in got.items():
+        error = ((a.float() - want[name]).norm() / want[name].norm()).item()
+        say(part, f"layer: {name} of {tuple(a.shape)} is off by {error:.1e} of its norm")
         if not error < 0.03:
             sys.exit(f"{name} of one layer is wrong: {error}")
 
 
+def drawn(*shape, device, scale=1.0):
+    return (torch.randn(*shape, device=device) * scale).to(torch.bfloat16)
+
+
 def experts_of(part, library, sizes, device):
-    if part == "tegula":
-        experts = tegula_experts(library)
-        check_layer(experts, sizes, device)
+    if PARTS[part][1] == "tegula":
+        ops = tegula_operators(library)
+
+        def experts(x, logits, up, down):
+            return ops.deepseek_moe(x, logits, up, down)[0]
+
+        torch.manual_seed(3)
+        tokens, width, inner = sizes.batch * sizes.length, sizes.width, sizes.inner  # so that training takes the same kernels
+        check_layer(part, experts, lambda *t: torch_experts(*t, looped_rows),
+                    {"x": drawn(tokens, width, device=device), "logits": torch.randn(tokens, EXPERTS, device=device),
+                     "up": drawn(EXPERTS + SHARED, 2 * inner, width, device=device, scale=width ** -0.5),
+                     "down": drawn(EXPERTS + SHARED, width, inner, device=device, scale=inner ** -0.5)})
         return experts
     product = best_rows(device)
     say(part, f"experts by {product.__name__}")
     return lambda x, logits, up, down: torch_experts(x, logits, up, down, product)
+
+
+def attention_of(part, library, sizes, device):
+    name = PARTS[part][0]
+    if name != "tegula":
+        return sdpa if name == "sdpa" else flex(sizes.length, device)
+    ops = tegula_operators(library)
+
+    def attention(q, k, v):
+        return ops.training_attention(q, k, v)[0]
+
+    torch.manual_seed(3)
+    shape = (sizes.batch, sizes.heads, sizes.length, sizes.width // sizes.heads)
+    check_layer(part, attention, sdpa, {name: drawn(*shape, device=device) for name in "qkv"})
+    return attention
 
 
 def used_mib(device):
@@ -215,14 +262,14 @@ def train(part, args, sizes):
     device = torch.device(args.device)
     wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     used_before = used_mib(device)
-    experts = experts_of(part, args.lib, sizes, device)
+    attention, experts = attention_of(part, args.lib, sizes, device), experts_of(part, args.lib, sizes, device)
     torch.manual_seed(0)
-    model = Transformer(sizes, experts).to(device)
+    model = Transformer(sizes, attention, experts).to(device)
     if part == "noise":
         with torch.no_grad():
             for p in model.parameters():
                 p.mul_(1 + 1e-3 * torch.randn_like(p))
-    if part == "compile":
+    if PARTS[part][2]:
         for block in model.blocks:  # whose code is compiled once for all of them
             block.compile()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), fused=True)
@@ -260,7 +307,8 @@ def train(part, args, sizes):
 
 def compare(rows):
     """Distances of the curves, each the mean of |difference| over the second half of the steps that all have."""
-    missing = [part for part in ("eager", "noise", "tegula") if part not in rows]
+    ours = [part for part in OURS if part in rows]
+    missing = [part for part in ("eager", "noise") if part not in rows] + (OURS[-2:-1] if not ours else [])
     if missing:
         sys.exit(f"no row of {', '.join(missing)}")
     steps = min(len(row["losses"]) for row in rows.values())
@@ -270,13 +318,11 @@ def compare(rows):
         half = steps // 2
         return sum(abs(a - b) for a, b in zip(eager[half:steps], rows[name]["losses"][half:steps])) / (steps - half)
 
-    def over(name):
-        ours, theirs = rows["tegula"]["tokens_per_s"], rows.get(name, {}).get("tokens_per_s")
-        return ours / theirs if ours and theirs else None
-
-    ours, noise = distance("tegula"), distance("noise")
-    return {"suite": "train_moe", "part": "summary", "steps": steps, "distance": ours, "noise": noise,
-            "is_within_noise": ours <= 2 * noise + 0.005, "speed_over_eager": over("eager"), "speed_over_compile": over("compile"),
+    speeds = {part: row["tokens_per_s"] for part, row in rows.items() if row["tokens_per_s"]}
+    distances = {part: distance(part) for part in rows if part != "eager"}
+    return {"suite": "train_moe", "part": "summary", "steps": steps, "distance": distances, "tokens_per_s": speeds,
+            "is_within_noise": max(distances[part] for part in ours) <= 2 * distances["noise"] + 0.005,
+            "speed_over": {part: {other: speeds[part] / s for other, s in speeds.items() if other not in OURS} for part in ours if part in speeds},
             "peak_allocated_mib": {part: row["peak_allocated_mib"] for part, row in rows.items()},
             "used_mib": {part: row["used_mib"] for part, row in rows.items()}}
 
@@ -303,13 +349,14 @@ def run_part(part, args):
     """Runs a part in this process."""
     faulthandler.dump_traceback_later(max(1, args.seconds + GRACE - (time.perf_counter() - BEGIN)), exit=True)
     say(part, f"torch {torch.__version__}")
-    emit(train(part, args, TINY if args.tiny else Sizes()), args.rows)
+    emit(train(part, args, TINY if args.tiny else LONG if args.long else Sizes()), args.rows)
 
 
 def run_apart(part, args):
     """Runs a part in a separate process and prints its lines; returns its row, or None."""
     command = [sys.executable, "-u", __file__, "--only", part, "--lib", args.lib, "--steps", str(args.steps), "--seconds", str(args.seconds),
-               "--device", args.device, *(["--tiny"] if args.tiny else []), *(["--rows", args.rows] if args.rows else [])]
+               "--device", args.device, *(["--tiny"] if args.tiny else []), *(["--long"] if args.long else []),
+               *(["--rows", args.rows] if args.rows else [])]
     row = None
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout:
@@ -331,6 +378,7 @@ def arguments():
     parser.add_argument("--rows", help="file that rows are appended to")
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--long", action="store_true")
     return parser.parse_args()
 
 
@@ -341,7 +389,7 @@ def main():
     if args.device != "cpu" and not torch.cuda.is_available():
         print("skipped: no GPU")
         return 77
-    parts = args.only or PARTS
+    parts = args.only or [part for part in PARTS if part != "flex" or args.device != "cpu"]
     if len(parts) == 1:
         run_part(parts[0], args)
         return 0

@@ -3,7 +3,7 @@
     from tegula import kernels
     kernels.softmax(x, y)                         # NumPy, CuPy, PyTorch; y is written
 
-Where PyTorch can be imported they are operators of it, too, all but the attentions with gradients:
+Where PyTorch can be imported they are also its operators, with gradients:
 
     y = torch.ops.tegula.softmax(x)               # allocates y
     torch.ops.tegula.softmax_out(x, y)            # writes y
