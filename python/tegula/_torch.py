@@ -1,5 +1,6 @@
 """Exported callables as operators of PyTorch: torch.library's define and impl, which cost a call less than custom_op."""
 import ctypes
+import itertools
 import keyword
 import struct
 import warnings
@@ -41,6 +42,12 @@ def _extent(text, extents):
 
 def _identifier(name):
     return name + "_" if keyword.iskeyword(name) else name
+
+
+def _has_aligned_rows(t):
+    """Whether rows are contiguous and begin at multiples of 16 bytes. False if t is expanded, as the gradient of a sum is."""
+    *strides, last = t.stride() or (0,)
+    return last == 1 and all(s and s * t.itemsize % 16 == 0 for s in strides) and t.storage_offset() * t.itemsize % 16 == 0
 
 
 class _Call:
@@ -114,6 +121,8 @@ class Operator:
         self.has_functional = self._shapes_follow()
         if self.has_functional:
             self._define(exported.name, self._functional_schema(), self._run, self._allocated)
+            for key in ("AutocastCPU", "AutocastCUDA"):
+                torch_library.impl(exported.name, self._autocast, key)
 
     def _define(self, name, schema, run, fake):
         lib = self.torch_library
@@ -184,6 +193,16 @@ class Operator:
         self.call(*(given.get(p.name) for p in self.params))
         return outputs
 
+    def _autocast(self, *inputs):
+        """Casts tensors whose types must be equal to autocast's type if they are not."""
+        of_any_type = [p.is_tensor and p.dtype is None and t is not None for p, t in zip(self.inputs, inputs)]
+        device = next(t for t in inputs if isinstance(t, torch.Tensor)).device.type
+        if len({t.dtype for t, is_any in zip(inputs, of_any_type) if is_any}) > 1:
+            dtype = torch.get_autocast_dtype(device)
+            inputs = [t.to(dtype) if is_any and t.is_floating_point() else t for t, is_any in itertools.zip_longest(inputs, of_any_type)]
+        with torch.autocast(device, enabled=False):
+            return getattr(getattr(torch.ops, self.namespace), self.exported.name)(*inputs)
+
     def add_gradient(self, operators):
         """Differentiates by the functional operator of the backward, so that a compiler sees it. Returns that operator."""
         if not self.has_functional or self.backward is None:
@@ -219,8 +238,7 @@ class Operator:
         of_inputs = ["grad_" + p.name for p in self.inputs]
 
         def backward(ctx, *grads):
-            # A gradient may be expanded from one number.
-            given = {n: g.contiguous() for n, g in zip(of_outputs, grads) if g is not None}
+            given = {n: g if _has_aligned_rows(g) else g.contiguous() for n, g in zip(of_outputs, grads) if g is not None}
             if not given:
                 return (None,) * len(self.inputs)
             given.update(ctx.others)

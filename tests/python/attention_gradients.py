@@ -129,17 +129,24 @@ class AttentionGradients:
         torch.manual_seed(5)
         weight, x = torch.randn(12 * self.dim, 64, requires_grad=True), torch.randn(2, self.length, 64)
 
-        def layer(of):
+        def layer(of, norms):
             def run(w):
                 qkv = torch.nn.functional.linear(x.to(w.dtype), w).reshape(2, self.length, 3, 4, self.dim) / 8
-                return of(*qkv.permute(2, 0, 3, 1, 4))
+                q, k, v = qkv.permute(2, 0, 3, 1, 4)
+                if norms:  # q and k become f32
+                    q, k = (t.to(w.dtype) * t.to(w.dtype).square().mean(-1, keepdim=True).rsqrt() for t in (q, k))
+                return of(q, k, v)
             return run
 
-        with torch.autocast(self.device, torch.bfloat16):
-            got = self.gradients(layer(ops.window_attention), [weight], self.weighted)
-        want = self.gradients(layer(attention), [weight.detach().double().requires_grad_()], self.weighted)
-        self.assertEqual(got[0].dtype, torch.float32)
-        self.close(got[0], want[0])
+        torch._dynamo.reset()
+        for norms, compiled in ((False, False), (True, False), (True, True)):
+            with self.subTest(norms=norms, compiled=compiled):
+                ours = layer(ops.window_attention, norms)
+                with torch.autocast(self.device, torch.bfloat16):
+                    got = self.gradients(torch.compile(ours, fullgraph=True, **self.compilers[0]) if compiled else ours, [weight], self.weighted)
+                want = self.gradients(layer(attention, norms), [weight.detach().double().requires_grad_()], self.weighted)
+                self.assertEqual(got[0].dtype, torch.float32)
+                self.close(got[0], want[0])
 
     def test_compiled(self):
         for needed, options in zip(((True, True, True), (False, True, False), (True, False, True)), self.compilers):
