@@ -308,7 +308,7 @@ def train(part, args, sizes):
 def compare(rows):
     """Distances of the curves, each the mean of |difference| over the second half of the steps that all have."""
     ours = [part for part in OURS if part in rows]
-    missing = [part for part in ("eager", "noise") if part not in rows] + (OURS[-2:-1] if not ours else [])
+    missing = [part for part in ("eager", "noise") if part not in rows] + ([] if ours else [" or ".join(OURS)])
     if missing:
         sys.exit(f"no row of {', '.join(missing)}")
     steps = min(len(row["losses"]) for row in rows.values())

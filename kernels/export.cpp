@@ -96,9 +96,8 @@ void append(Params& to, const Params& more) { to.insert(to.end(), more.begin(), 
 Exportable exportable(const Attention& attention) {
   Exportable out;
   out.params = attention_inputs();
-  append(out.params,
-         {attention_output(ViewAccess::Out), attention_lse("lse", ViewAccess::Out),
-          attention_sinks("sinks", ViewAccess::In)});
+  append(out.params, {attention_output(ViewAccess::Out), attention_lse("lse", ViewAccess::Out),
+                      attention_sinks("sinks", ViewAccess::In)});
   out.call = [attention](const Stream& stream, std::span<const HostArg> args, Loc at) {
     attention(stream, *args[0].tensor, *args[1].tensor, *args[2].tensor, *args[3].tensor,
               {.lse = tensor_in(args[4]), .sinks = tensor_in(args[5])}, at);
@@ -110,13 +109,12 @@ Exportable attention_backward(const Attention& attention) {
   Exportable out;
   out.params = {tensor("grad_o", "B H Q E"), attention_lse("grad_lse", ViewAccess::In)};
   append(out.params, attention_inputs());
-  append(out.params,
-         {attention_output(ViewAccess::In), attention_lse("lse", ViewAccess::In),
-          attention_sinks("sinks", ViewAccess::In),
-          optional(tensor("grad_q", "B H Q D", ViewAccess::Out)),
-          optional(tensor("grad_k", "B G K D", ViewAccess::Out)),
-          optional(tensor("grad_v", "B G K E", ViewAccess::Out)),
-          attention_sinks("grad_sinks", ViewAccess::Out)});
+  append(out.params, {attention_output(ViewAccess::In), attention_lse("lse", ViewAccess::In),
+                      attention_sinks("sinks", ViewAccess::In),
+                      optional(tensor("grad_q", "B H Q D", ViewAccess::Out)),
+                      optional(tensor("grad_k", "B G K D", ViewAccess::Out)),
+                      optional(tensor("grad_v", "B G K E", ViewAccess::Out)),
+                      attention_sinks("grad_sinks", ViewAccess::Out)});
   out.call = [attention](const Stream& stream, std::span<const HostArg> args, Loc at) {
     attention.backward(
         stream, *args[2].tensor, *args[3].tensor, *args[4].tensor,
