@@ -23,7 +23,9 @@ struct MemoryProgram {
   std::vector<double> want;
   std::function<std::shared_ptr<const runtime::CompiledKernel>(const Stream&)> call;
   int programs = 1;
-  int calls = 1;  ///< after which the argument holds that
+  int calls = 1;                            ///< after which the argument holds that
+  std::vector<std::uint64_t> scalars = {};  ///< bits of the arguments after the tensors
+  std::vector<std::pair<std::size_t, std::vector<double>>> more_results = {};
 };
 
 template <class K, std::size_t... I>

@@ -56,6 +56,7 @@ class PlantedProgram {
       args.push_back({&p.args[i], p.is_pointer[i]
                                       ? reinterpret_cast<std::uint64_t>(p.args[i].data())
                                       : std::uint64_t{0}});
+    for (const std::uint64_t bits : p.scalars) args.push_back({nullptr, bits});
     std::vector<codegen::TensorMap> maps;
     sim::SimOptions options;
     options.seed = seed;
@@ -71,7 +72,10 @@ class PlantedProgram {
                         runtime::sim_args(compiled_->artefact().recipe, args, maps), options);
       if (!report.findings.empty()) return std::string(sim::name(report.findings[0].kind));
     }
-    return p.args[p.result].to_doubles() == p.want ? "" : "wrong values";
+    bool is_right = p.args[p.result].to_doubles() == p.want;
+    for (const auto& [result, want] : p.more_results)
+      is_right = is_right && p.args[result].to_doubles() == want;
+    return is_right ? "" : "wrong values";
   }
 
   MakeProgram make_;
