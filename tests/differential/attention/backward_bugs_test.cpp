@@ -180,8 +180,8 @@ class BackwardBugs : public testing::Test {
   const Kernel sound_ = program_.compile([](std::string_view, Kernel&, bool) {});
 };
 
-/// Those that are missed: a slot that nobody fills again is released early, or is read for results
-/// that are not used.
+/// Two change nothing that counts: the release after the loop comes early, when no one fills the
+/// slot again; and all accesses to dS take the other one of its two slots.
 TEST_F(BackwardBugs, AreFound) {
   ASSERT_EQ(program_.how_caught(sound_), "");
   std::size_t planted = 0, missed = 0;
