@@ -33,7 +33,7 @@ if [ "${1:-}" = --libraries ]; then
 fi
 
 has() { compgen -G "$1" >/dev/null; }
-targets=(tegula tegula_worker gpu_tests tegula_test_exports) # the last one for tests/python/gpu_torch.py
+targets=(tegula tegula_worker gpu_tests tegula_test_exports tegula_python_kernels) # the last two for tests/python
 has 'tools/*.cpp' && targets+=(tegula_program)
 has 'bench/*.cpp' && targets+=(tegula_bench)
 tools/dev/build.sh "$preset" "${targets[@]}"
