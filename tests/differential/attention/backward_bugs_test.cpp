@@ -160,7 +160,7 @@ constexpr Kind kRightKinds[] = {
     {"waits for all MMAs", waits_for_all}, {"a slot is released later", released_later},
 };
 
-constexpr std::size_t kFewestFaults = 40, kMostMissed = 2;
+constexpr std::size_t kMinFaults = 40, kMaxMissed = 2;
 
 class BackwardBugs : public testing::Test {
  protected:
@@ -188,8 +188,8 @@ TEST_F(BackwardBugs, AreFound) {
   const auto count = [&](const std::string& how) { ++planted, missed += how.empty(); };
   for (const Kind& kind : mistakes::kKinds) plant(kind, 4, count);
   for (const Kind& kind : kOwnKinds) plant(kind, 4, count);
-  EXPECT_GE(planted, kFewestFaults);
-  EXPECT_LE(missed, kMostMissed);
+  EXPECT_GE(planted, kMinFaults);
+  EXPECT_LE(missed, kMaxMissed);
 }
 
 TEST_F(BackwardBugs, ChangesThatAreRightAreNotReported) {
