@@ -260,7 +260,9 @@ struct Attention::Kernels {
 
   BlockList new_list(const Tensor& Q, const Tensor& K, BlockListRows of) const {
     const MaskDependence& mask = listed_mask().dependence();
-    const AttentionTileShape tiles = facts->list_tiles(dense_call(Q, K, K, Q, {}));
+    const AttentionCall call = dense_call(Q, K, K, Q, {});
+    const AttentionTileShape tiles =
+        of == BlockListRows::keys ? backward_list_tiles() : facts->list_tiles(call);
     BlockList list{{}, {}, {}, tiles.block_q, tiles.block_kv};
     const std::int64_t queries = ceil_div(Q.size(2), tiles.block_q),
                        keys = ceil_div(K.size(2), tiles.block_kv);
@@ -368,7 +370,16 @@ void Attention::backward(const Stream& stream, const Tensor& Q, const Tensor& K,
                          const AttentionInputGradients& into, Loc at) const {
   const detail::CallPlace here(at);
   kernels_->tables.check(Q, K, {});
-  kernels_->backward().call(stream, Q, K, V, saved, of, into);
+  kernels_->backward().call(stream, Q, K, V, saved, of, into, nullptr);
+}
+
+void Attention::varlen_backward(const Stream& stream, const Tensor& Q, const Tensor& K,
+                                const Tensor& V, const CuSeqlens& lengths,
+                                const AttentionSaved& saved, const AttentionGradients& of,
+                                const AttentionInputGradients& into, Loc at) const {
+  const detail::CallPlace here(at);
+  kernels_->tables.check(Q, K, lengths);
+  kernels_->backward().call(stream, Q, K, V, saved, of, into, &lengths);
 }
 
 BlockList Attention::block_list(const Stream& stream, const Tensor& Q, const Tensor& K,

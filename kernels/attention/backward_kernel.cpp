@@ -5,6 +5,8 @@
 #include <numbers>
 
 #include "kernels/attention/gradient_rows.h"
+#include "kernels/attention/group_lists.h"
+#include "kernels/attention/query_rows.h"
 
 namespace tegula::kernels {
 namespace {
@@ -17,40 +19,64 @@ class BackwardProgram {
  public:
   BackwardProgram(const AttentionSpec& spec, const QueryTraversal& traversal,
                   const BackwardTensors<T>& x, const BlockListParams& lists,
-                  const Scalar<f32>& scale, bool is_grouped, const BackwardTiles& tiles)
+                  const SequenceStarts& starts, const Scalar<f32>& scale,
+                  const HeadGroups& groups, const BackwardTiles& tiles)
       : spec_(spec),
         traversal_(traversal),
         x_(x),
         lists_(lists),
+        starts_(starts),
         scale_(scale),
-        is_grouped_(is_grouped),
+        groups_(groups),
         tiles_(tiles),
         d_(slice(0, backward_columns(x.Q.static_dim(3)))),
         dv_(slice(0, backward_columns(x.V.static_dim(3)))),
-        group_(is_grouped ? x.Q.dim(1) / x.K.dim(1) : Tile(1)) {
+        group_(groups.is_grouped ? x.Q.dim(1) / x.K.dim(1) : Tile(1)) {
     x.K.static_dim(3), x.dO.static_dim(3);  // static: no guards where nothing is absent
     for (const View* v : std::initializer_list<const View*>{&x.Q, &x.K, &x.V, &x.dO})
       v->do_not_specialize(2);
+    if (starts.q) starts.q->do_not_specialize(0), starts.kv->do_not_specialize(0);
   }
 
   /// Processes each tile of keys once.
   void all_tiles() const {
-    for (auto [b, h, n] : grid({x_.K.dim(0), x_.K.dim(1), x_.K.dim(2)}, 1, 1, tiles_.block_kv)) {
-      Gradients sums{zeros<f32>(tiles_.block_kv, d_.block()),
-                     zeros<f32>(tiles_.block_kv, dv_.block())};
-      inside(b, h, {&x_.V}), inside(b, h, gradients_of_keys());
-      const KeyTile keys{b, h, n, fill_absent(x_.K(b, h, n, d_), 0),
-                         fill_absent(x_.V(b, h, n, dv_), 0)};
+    if (starts_.q) return tiles_of_sequences();
+    for (auto [b, h, n] : grid({x_.K.dim(0), x_.K.dim(1), x_.K.dim(2)}, 1, 1, tiles_.block_kv))
+      one_tile({b, x_.K.dim(2)}, b, h, n, n);
+  }
+
+  void tiles_of_sequences() const {
+    const VarlenTileScheduler keys(*starts_.kv, tiles_.block_kv),
+        queries(*starts_.q, kGradientRows);
+    if (x_.dK) x_.dK->partial();
+    if (x_.dV) x_.dV->partial();
+    for (auto [h, i] : grid({x_.K.dim(1), x_.K.dim(2) / tiles_.block_kv}, 1, 1)) {
       grid_dependency_wait();
-      if (!is_grouped_)
-        visit_head(keys, h, sums);
-      else if (lists_.blocks)
-        for (auto i : steps(group_, 1)) visit_head(keys, head(h, i.first()), sums);
-      else
-        visit_group(keys, sums);
-      if (x_.dK) (*x_.dK)(b, h, n, d_) = sums.k * scale_;
-      if (x_.dV) (*x_.dV)(b, h, n, dv_) = sums.v;
+      const auto [b, n] = keys.at(i.first());
+      SequenceRange sequence = SequenceRange::packed(*starts_.q, *starts_.kv, b.first());
+      const Tile length = *sequence.q_end - *sequence.q_first,
+                 first = queries.first_row(b.first());
+      sequence.q_first = first, sequence.q_end = first + length;
+      one_tile(sequence, b, h, n, slice(i.first() * tiles_.block_kv, tiles_.block_kv));
     }
+  }
+
+  /// Processes keys `n` of sequence `b`, which are rows `whole` of K.
+  void one_tile(const SequenceRange& sequence, const Index& b, const Index& h, const Index& n,
+                const Index& whole) const {
+    Gradients sums{zeros<f32>(tiles_.block_kv, d_.block()),
+                   zeros<f32>(tiles_.block_kv, dv_.block())};
+    const Index &entry = sequence.entry, at = sequence.own_keys(n);
+    inside(entry, h, {&x_.V}), inside(entry, h, gradients_of_keys());
+    const KeyTile keys{sequence, b, h, n, fill_absent(x_.K(entry, h, whole, d_), 0),
+                       fill_absent(x_.V(entry, h, sequence.keys(n), dv_), 0)};
+    if (!starts_.q) grid_dependency_wait();
+    if (!groups_.is_grouped || lists_.blocks)
+      visit_blocks(keys, sums);
+    else
+      visit_group(keys, sums);
+    if (x_.dK) (*x_.dK)(entry, h, at, d_) = sums.k * scale_;
+    if (x_.dV) (*x_.dV)(entry, h, at, dv_) = sums.v;
   }
 
  private:
@@ -58,6 +84,7 @@ class BackwardProgram {
     Tile k, v;
   };
   struct KeyTile {
+    SequenceRange sequence;
     Index b, h, n;
     Tile k, v;
   };
@@ -82,51 +109,73 @@ class BackwardProgram {
   Index head(const Index& kv_head, const Tile& i) const {
     return slice(kv_head.first() * group_ + i, 1);
   }
+  Tile queries_of(const SequenceRange& s) const { return s.seqlen_q(x_.Q.dim(2)); }
   /// Returns the distance of a query's position from its row.
-  Tile shift() const {
-    return spec_.align_bottom_right ? x_.K.dim(2) - x_.Q.dim(2) : tegula::full<i32>(0);
+  Tile shift(const SequenceRange& s) const {
+    return spec_.align_bottom_right ? s.seqlen_kv - queries_of(s) : tegula::full<i32>(0);
   }
-  KvBlockIterator blocks_of(const KeyTile& keys, const Index& h) const {
-    if (lists_.blocks)
-      return KvBlockIterator::list({*lists_.blocks, *lists_.counts, lists_.full, true}, keys.b, h,
-                                   keys.n.first() / tiles_.block_kv, tiles_.block_q);
-    const Tile last = min(keys.n.first() + tiles_.block_kv, x_.K.dim(2)) - 1;
-    return traversal_.blocks(keys.n.first(), last, x_.Q.dim(2), shift(), tiles_.block_q);
+  KvBlockIterator blocks_of(const KeyTile& keys) const {
+    const SequenceRange& s = keys.sequence;
+    const Tile first = keys.n.first(), last = min(first + tiles_.block_kv, s.seqlen_kv) - 1;
+    std::optional<KvIndexWindow> columns;
+    if (lists_.blocks && starts_.q)
+      columns = group_window(keys.b.first(), *starts_.q, tiles_.block_q, group_);
+    const KvBlockIterator blocks =
+        lists_.blocks
+            ? KvBlockIterator::list({*lists_.blocks, *lists_.counts, lists_.full, true}, keys.b,
+                                    keys.h, first / tiles_.block_kv, tiles_.block_q, columns)
+            : traversal_.blocks(first, last, queries_of(s), shift(s), tiles_.block_q);
+    return starts_.q ? blocks.only_if(first < s.seqlen_kv) : blocks;
   }
 
-  void visit_head(const KeyTile& keys, const Index& h, Gradients& sums) const {
-    const KvBlockIterator blocks = blocks_of(keys, h);
-    for (auto step : blocks.steps()) visit(keys, h, blocks, step, sums);
+  /// Visits the blocks of one head, or those that a list has for the heads of the group.
+  void visit_blocks(const KeyTile& keys, Gradients& sums) const {
+    const KvBlockIterator blocks = blocks_of(keys);
+    for (auto step : blocks.steps()) {
+      const Index m = blocks.block(step);
+      if (!groups_.is_grouped) {
+        visit(keys, keys.h, m, blocks.needs_mask(step, spec_.mask != nullptr), sums);
+        continue;
+      }
+      const Tile number = m.first() / tiles_.block_q, bits = Tile(3),
+                 block = number & ((Tile(1) << bits) - 1);
+      visit(keys, head(keys.h, number >> bits), slice(block * tiles_.block_q, tiles_.block_q),
+            blocks.needs_mask(step, spec_.mask != nullptr), sums);
+    }
   }
 
   /// Visits the blocks of all heads of the group in one loop, in which the keys stay.
   void visit_group(const KeyTile& keys, Gradients& sums) const {
-    const KvBlockIterator blocks = blocks_of(keys, keys.h);
+    const KvBlockIterator blocks = blocks_of(keys);
     const Tile count = blocks.count();
     for (auto i : steps(count * group_, 1)) {
       const Tile number = cast<i32>(i.first());
-      visit(keys, head(keys.h, number / count), blocks, blocks.step(number % count), sums);
+      const Index step = blocks.step(number % count);
+      visit(keys, head(keys.h, number / count), blocks.block(step),
+            blocks.needs_mask(step, spec_.mask != nullptr), sums);
     }
   }
 
   /// Adds the gradients of one block of queries.
-  void visit(const KeyTile& keys, const Index& h, const KvBlockIterator& blocks, const Index& step,
+  void visit(const KeyTile& keys, const Index& h, const Index& m, const Tile& is_partial,
              Gradients& sums) const {
-    const Index &b = keys.b, m = blocks.block(step);
+    const Index &b = keys.sequence.entry, rows = keys.sequence.queries(m);
     inside(b, h, {&x_.Q, &x_.dO});
-    if (is_softmax()) padded(b, h, m, {&x_.L, &x_.D});
-    if (x_.dQ) inside(b, h, {&*x_.dQ}), assume(m.first() / tiles_.block_q < x_.dQ->dim(2));
-    const Tile q = fill_absent(x_.Q(b, h, m, d_), 0), grad = fill_absent(x_.dO(b, h, m, dv_), 0);
-    const Tile needs_mask = blocks.needs_mask(step, spec_.mask != nullptr) ||
-                            keys.n.first() + tiles_.block_kv > x_.K.dim(2);
+    if (is_softmax()) padded(b, h, rows, {&x_.L, &x_.D});
+    const Tile block = rows.first() / tiles_.block_q;
+    if (x_.dQ) inside(b, h, {&*x_.dQ}), assume(block < x_.dQ->dim(2));
+    const Tile q = fill_absent(x_.Q(b, h, rows, d_), 0),
+               grad = fill_absent(x_.dO(b, h, rows, dv_), 0);
+    const Tile needs_mask =
+        is_partial || keys.n.first() + tiles_.block_kv > keys.sequence.seqlen_kv;
     const Tile products = dot(keys.k, q.T()), scaled = products * scale_;
     const Tile score = spec_.score ? modified(scaled, keys, h, m) : scaled;
-    Tile p = weights(products, score, b, h, m);
+    Tile p = weights(products, score, b, h, rows);
     if_(needs_mask, [&] { p = where(visible(keys, h, m), p, 0.0f); });
     if (x_.dV) sums.v = dot(cast<T>(p), grad, sums.v);
     if (!x_.dK && !x_.dQ) return;
     Tile ds = dot(keys.v, grad.T());
-    if (is_softmax()) ds = p * (ds - expand(x_.D(b, h, m), 0));
+    if (is_softmax()) ds = p * (ds - expand(x_.D(b, h, rows), 0));
     if (spec_.score) ds = reassociable([&] { return derivative(score, scaled, ds); });
     // A value, a gradient or a slope that is not finite must not reach the pairs that are masked.
     if_(needs_mask, [&] {
@@ -135,8 +184,11 @@ class BackwardProgram {
     const Tile rounded = cast<T>(ds);
     if (x_.dK) sums.k = dot(rounded, q, sums.k);
     if (!x_.dQ) return;
-    atomic_add((*x_.dQ)(b, h, m.first() / tiles_.block_q, all),
-               in_fragment_order(dot(rounded.T(), keys.k)));
+    // wgmma computes at least 64 rows.
+    const bool is_transposed = tiles_.block_q < kGradientRows;
+    atomic_add((*x_.dQ)(b, h, block, all),
+               in_fragment_order(is_transposed ? dot(keys.k.T(), rounded)
+                                               : dot(rounded.T(), keys.k)));
   }
 
   bool is_softmax() const { return spec_.weighting == AttentionNormalization::softmax; }
@@ -144,7 +196,7 @@ class BackwardProgram {
   /// Returns the results of the score function, [keys, queries].
   Tile modified(const Tile& scaled, const KeyTile& keys, const Index& h, const Index& m) const {
     return reassociable([&] {
-      const Tile score = spec_.score(scaled, keys.b, h, positions(m), expand(keys.n, 1));
+      const Tile score = spec_.score(scaled, keys.b, h, positions(keys, m), expand(keys.n, 1));
       return broadcast(cast<f32>(score), {scaled.dim(0), scaled.dim(1)});
     });
   }
@@ -152,29 +204,30 @@ class BackwardProgram {
   /// Returns the weights of the forward pass. Without a score function, `products` are scaled and
   /// converted to base 2 at once.
   Tile weights(const Tile& products, const Tile& score, const Index& b, const Index& h,
-               const Index& m) const {
+               const Index& rows) const {
     if (!is_softmax()) return score;
-    const Tile base = -expand(x_.L(b, h, m), 0);
+    const Tile base = -expand(x_.L(b, h, rows), 0);
     return spec_.score ? exp2(fma(score, kBackwardToBase2, base))
                        : exp2(fma(products, scale_ * kBackwardToBase2, base));
   }
 
   /// Returns the positions of queries that mask and score receive, [1, queries].
-  Tile positions(const Index& m) const {
-    return spec_.align_bottom_right ? expand(m, 0) + shift() : expand(m, 0);
+  Tile positions(const KeyTile& keys, const Index& m) const {
+    return spec_.align_bottom_right ? expand(m, 0) + shift(keys.sequence) : expand(m, 0);
   }
 
   Tile visible(const KeyTile& keys, const Index& h, const Index& m) const {
-    const Tile kv = expand(keys.n, 1), inside = kv < x_.K.dim(2);
-    return spec_.mask ? inside && spec_.mask(keys.b, h, positions(m), kv) : inside;
+    const Tile kv = expand(keys.n, 1), inside = kv < keys.sequence.seqlen_kv;
+    return spec_.mask ? inside && spec_.mask(keys.b, h, positions(keys, m), kv) : inside;
   }
 
   const AttentionSpec& spec_;
   const QueryTraversal& traversal_;
   const BackwardTensors<T>& x_;
   const BlockListParams& lists_;
+  const SequenceStarts& starts_;
   Tile scale_;
-  bool is_grouped_;
+  const HeadGroups& groups_;
   BackwardTiles tiles_;
   Index d_, dv_;
   Tile group_;
@@ -188,8 +241,10 @@ BackwardKernel<T> backward_kernel(std::shared_ptr<const AttentionSpec> spec,
                                   const BackwardTiles& tiles) {
   return kernel("attention_backward",
                 [spec, traversal, tiles](const BackwardTensors<T>& tensors, Scalar<f32> scale,
-                                         bool is_grouped, const BlockListParams& lists) {
-                  BackwardProgram<T>(*spec, *traversal, tensors, lists, scale, is_grouped, tiles)
+                                         const HeadGroups& groups, const BlockListParams& lists,
+                                         const SequenceStarts& starts) {
+                  BackwardProgram<T>(*spec, *traversal, tensors, lists, starts, scale, groups,
+                                     tiles)
                       .all_tiles();
                 })
       .prefer({.stages = tiles.stages});

@@ -13,6 +13,7 @@ namespace tegula::kernels {
 /// `gradient_rows` wrote for each query. Gradients that are absent are not computed.
 template <class T>
 struct BackwardTensors {
+  /// Of packed sequences, Q, dO and K are the copies in whole tiles (PackedQueries, whole_keys).
   In<T, 4> Q, K, V, dO;
   /// [batch, heads, padded queries]: the logarithm to base 2 of the softmax's denominator, +inf
   /// for a row without keys; and the dot product of O and dO minus the gradient of lse.
@@ -23,13 +24,25 @@ struct BackwardTensors {
 
 /// Queries of an iteration, keys of a program, and slots of the rings.
 struct BackwardTiles {
-  int block_q = kGradientRows, block_kv = 128, stages = 2;
+  int block_q = kGradientRows, block_kv = kGradientKeys, stages = 2;
   friend auto operator<=>(const BackwardTiles&, const BackwardTiles&) = default;
 };
 
-/// The third parameter states whether several query heads share a head of keys.
+/// Starts of packed sequences (CuSeqlens), if the call has them.
+struct SequenceStarts {
+  std::optional<In<i32, 1>> q, kv;
+};
+
+/// Whether several query heads share a head of keys. The lists are then those of group_lists.h, for
+/// heads of 2^log2_blocks blocks.
+struct HeadGroups {
+  bool is_grouped;
+  Scalar<i32> log2_blocks;
+};
+
 template <class T>
-using BackwardKernel = KernelOf<BackwardTensors<T>, Scalar<f32>, bool, BlockListParams>;
+using BackwardKernel =
+    KernelOf<BackwardTensors<T>, Scalar<f32>, HeadGroups, BlockListParams, SequenceStarts>;
 
 template <class T>
 BackwardKernel<T> backward_kernel(std::shared_ptr<const AttentionSpec> spec,

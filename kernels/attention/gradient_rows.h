@@ -17,8 +17,7 @@ struct ForwardResults {
 };
 
 /// Rows of the workspace, whose number is a multiple of the query block (BackwardTensors). dQ
-/// [batch, heads, blocks of kGradientRows queries, elements of a block in the order of
-/// in_fragment_order] is cleared.
+/// [batch, heads, blocks of kGradientRows queries, elements of a block] is cleared.
 struct GradientRows {
   Out<f32, 3> L, D;
   std::optional<Out<f32, 4>> dQ;
@@ -30,26 +29,45 @@ struct SinkGradients {
   std::optional<Out<f32, 3>> partial;
 };
 
+/// Packed sequences. The workspace has their queries in whole tiles (VarlenTileScheduler), so it
+/// also has copies of Q and dO, [1, heads, rows of the workspace, head dim], whose rows that no
+/// sequence has are 0: such rows may not be read where they are, nor multiplied by 0.
+template <class T>
+struct PackedQueries {
+  std::optional<In<i32, 1>> starts;
+  std::optional<In<T, 4>> Q;
+  std::optional<Out<T, 4>> whole_Q, whole_dO;
+};
+
 /// Queries of a program of these kernels.
 inline constexpr int kGradientRows = 64;
+
+/// Keys of a program of the main kernel.
+inline constexpr int kGradientKeys = 128;
 
 /// Returns the columns of tiles of head dim `dim`: warpgroups divide those of dQ, which must be a
 /// power of two for that.
 int backward_columns(std::int64_t dim);
 
-/// Returns the elements of a tile of dQ, [kGradientRows, columns], as the workspace has them: the
+/// Returns the elements of a tile of dQ, or of its transpose, as the workspace has them: the
 /// elements that a thread holds after an MMA are in runs of four, and those of a warp are
 /// consecutive, so that each instruction adds 512 bytes of memory.
 Tile in_fragment_order(const Tile& sums);
 
 /// Prepares the rows before the main kernel.
 template <class T>
-KernelOf<ForwardResults<T>, GradientRows, SinkGradients> gradient_rows();
+KernelOf<ForwardResults<T>, GradientRows, SinkGradients, PackedQueries<T>> gradient_rows();
 
-/// dQ = scale * sums, which are in the order of in_fragment_order, without the rows that are
-/// padding.
+/// Copies K [1, kv heads, total length, head dim] of packed sequences, whose starts are the second
+/// parameter, to whole tiles of `kGradientKeys` keys. Rows that no sequence has are 0.
 template <class T>
-KernelOf<In<f32, 4>, Out<T, 4>, Scalar<f32>> query_gradients();
+KernelOf<In<T, 4>, In<i32, 1>, Out<T, 4>> whole_keys();
+
+/// dQ = scale * sums, [batch, heads, blocks of queries, elements of a block in the order of
+/// in_fragment_order], without the rows that are padding. Blocks of fewer than kGradientRows queries
+/// are transposed. The last parameter is PackedQueries::starts.
+template <class T>
+KernelOf<In<f32, 4>, Out<T, 4>, Scalar<f32>, std::optional<In<i32, 1>>> query_gradients();
 
 /// Adds the partial sums of the gradients of sinks in the order of batch entries and tiles.
 KernelOf<In<f32, 3>, Out<f32, 1>> sink_gradients();

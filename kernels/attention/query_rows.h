@@ -28,6 +28,10 @@ struct SequenceRange {
   std::optional<Tile> has_queries(const Index& m) const;
   /// Returns results without the rows beyond the end of the sequence, which belong to the next one.
   Tile mask_tail(const Tile& results, const Index& m) const;
+  /// Returns positions of keys as rows that end with the sequence.
+  Index own_keys(const Index& n) const {
+    return kv_first ? keys(n).until(*kv_first + seqlen_kv) : n;
+  }
 };
 
 /// Largest number of sequences in one call.
@@ -44,6 +48,11 @@ class VarlenTileScheduler {
   /// Returns the sequence of tile `number`, and the queries of the tile, of which there may be
   /// none. Requires at least one sequence.
   std::pair<Index, Index> at(const Tile& number) const;
+  /// Returns the first row of a sequence in a tensor that has the rows of each tile, whether they
+  /// exist or not, at `rows` * number.
+  Tile first_row(const Tile& sequence) const {
+    return first_of(sequence, fill_absent(cu_q_(sequence), 0)) * rows_;
+  }
 
  private:
   Tile sequences() const { return cu_q_.dim(0) - 1; }

@@ -26,9 +26,11 @@ KvBlockIterator QueryTraversal::blocks(const Tile& first, const Tile& last, cons
 }
 
 std::optional<BlockListSlots> QueryTraversal::lists(PlanBuilder& plan, const Tensor& by_head,
-                                                    const Tensor& Q, BlockShape block) const {
+                                                    const Tensor& Q, BlockShape block,
+                                                    const CuSeqlens& lengths, PlanSlot keys,
+                                                    PlanSlot queries) const {
   if (!mask_) return std::nullopt;
-  return mask_->lists(plan, by_head, Q, Q, by_head, block, {}, {}, {});
+  return mask_->lists(plan, by_head, Q, Q, by_head, block, {.lengths = lengths}, keys, queries);
 }
 
 }  // namespace tegula::kernels

@@ -23,9 +23,11 @@ class QueryTraversal {
   KvBlockIterator blocks(const Tile& first, const Tile& last, const Tile& seqlen_q,
                          const Tile& shift, int block) const;
   /// Returns the lists of a call as launches of its plan. `by_head` is [batch, heads, keys, head
-  /// dim].
+  /// dim]. `lengths` are those of packed sequences, with keys in place of queries; `keys` and
+  /// `queries` are their slots.
   std::optional<BlockListSlots> lists(PlanBuilder& plan, const Tensor& by_head, const Tensor& Q,
-                                      BlockShape block) const;
+                                      BlockShape block, const CuSeqlens& lengths, PlanSlot keys,
+                                      PlanSlot queries) const;
   /// Returns one line that states the traversal and the reason.
   std::string text() const { return mask_ ? mask_->text() : "all, without a mask"; }
   /// Returns a report, like Kernel::explain(), on the kernels that compute the lists.

@@ -1,0 +1,72 @@
+#include "kernels/attention/group_lists.h"
+
+namespace tegula::kernels {
+namespace {
+
+/// Entries that a program moves at a time.
+constexpr int kMoved = 128;
+
+/// Returns the number of whole blocks and of all blocks of a row.
+std::pair<Tile, Tile> counts_of(const BlockListParams& lists, const Index& b, const Tile& h,
+                                const Index& row) {
+  const Tile whole = lists.full ? fill_absent((*lists.full)(b, h, row), 0) : full<i32>(0);
+  return {whole, fill_absent((*lists.counts)(b, h, row), 0)};
+}
+
+}  // namespace
+
+KvIndexWindow group_window(const Tile& b, const In<i32, 1>& starts, int block,
+                           const Tile& group) {
+  const Tile first = fill_absent(starts(b), 0), length = fill_absent(starts(b + 1), 0) - first;
+  const KvIndexWindow of_head = KvIndexWindow::of_sequence(b, first, length, block);
+  return {of_head.begin * group, of_head.end * group};
+}
+
+GroupListsKernel group_lists() {
+  return kernel("attention_group_lists", [](const BlockListParams& lists, const GroupLists& to,
+                                            const GivenLists& given,
+                                            const std::optional<In<i32, 1>>& starts) {
+    const In<i32, 4>& blocks = *lists.blocks;
+    to.blocks.partial(), to.counts.partial(), to.full.partial();
+    for (const View* v : std::initializer_list<const View*>{&blocks, &*lists.counts, &to.blocks,
+                                                            &to.counts, &to.full})
+      v->do_not_specialize(0), v->do_not_specialize(2);
+    if (starts) starts->do_not_specialize(0);
+    const Tile heads = blocks.dim(1), group = heads / to.counts.dim(1), parts = given.parts;
+    for (auto [b, h, row] : grid({lists.counts->dim(0), heads, lists.counts->dim(2)}, 1, 1, 1)) {
+      const Tile kv_head = cast<i32>(h.first()) / group, first = kv_head * group,
+                 head = cast<i32>(h.first()) - first;
+      Tile whole_before = full<i32>(0), before = full<i32>(0);
+      for (auto i : steps(head, 1)) {
+        const auto [whole, count] = counts_of(lists, b, first + cast<i32>(i.first()), row);
+        whole_before = whole_before + whole * parts, before = before + count * parts;
+      }
+      const auto [whole, count] = counts_of(lists, b, h.first(), row);
+      KvIndexWindow from{full<i32>(0), blocks.dim(3)}, into{full<i32>(0), to.blocks.dim(3)};
+      if (starts) {
+        from = group_window(b.first(), *starts, given.block, full<i32>(1));
+        into = group_window(b.first(), *starts, given.block, group);
+      }
+      for (auto i : steps(count * parts, kMoved)) {
+        const Tile n = cast<i32>(i.indices()), listed = n / parts;
+        const Tile is_whole = listed < whole, exists = n < count * parts;
+        const Tile column = given.two_ended ? where(is_whole, from.begin + listed,
+                                                    from.end - 1 - (listed - whole))
+                                            : from.begin + listed;
+        const Tile entry =
+            fill_absent(blocks(b, h, row, where(exists, column, -1)), 0) * parts + n % parts;
+        const Tile partial = before - whole_before + n - whole * parts;
+        const Tile place =
+            where(is_whole, into.begin + whole_before + n, into.end - 1 - partial);
+        to.blocks(starts ? Index(Tile(0), 1) : b, kv_head, row, where(exists, place, -1)) =
+            min(max(0, entry), given.blocks - 1) + (head << given.log2_blocks);
+      }
+      if_(head == group - 1, [&] {
+        to.counts(b, kv_head, row) = before + count * parts;
+        to.full(b, kv_head, row) = whole_before + whole * parts;
+      });
+    }
+  });
+}
+
+}  // namespace tegula::kernels
