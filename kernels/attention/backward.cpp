@@ -11,6 +11,7 @@
 #include "kernels/attention/gradient_rows.h"
 #include "kernels/attention/group_lists.h"
 #include "kernels/attention/query_traversal.h"
+#include "tegula/attention_tiles.h"
 #include "tegula/configured_kernel.h"
 #include "tegula/int_math.h"
 #include "tegula/prepare.h"
@@ -287,9 +288,9 @@ struct AttentionBackward::Kernels {
     const int block = block_of(Q, V);
     if (plan.tensor(lists.blocks).defined())
       lists = merged(plan, call, lists, K.size(1), rows, block);
-    const std::int64_t of_k = backward_columns(K.size(3)), of_v = backward_columns(V.size(3));
-    const auto launch = [&](PlanSlot dQ, PlanSlot dK, PlanSlot dV, int stages) {
-      const BackwardTiles tiles{.block_q = block, .stages = stages};
+    const std::int64_t of_k = backward_columns(K.size(3)), of_v = padded_head_dim(V.size(3));
+    const auto launch = [&](PlanSlot dQ, PlanSlot dK, PlanSlot dV, int block_q, int stages) {
+      const BackwardTiles tiles{.block_q = block_q, .stages = stages};
       const auto& kernels = of<T>();
       const BackwardKernel<T> kernel(kernels.main.of(
           tiles, [&] { return backward_kernel<T>(spec, traversal, tiles).shared_instance(); }));
@@ -301,9 +302,15 @@ struct AttentionBackward::Kernels {
     };
     // Slots by measurement: docs/experiments/2026-11-29-attention-backward.md.
     const PlanSlot dK = in_batch(kGradK), dV = in_batch(kGradV);
-    if (of_k + of_v <= kMaxColumns) return launch(w.dQ, dK, dV, std::max(of_k, of_v) > 64 ? 2 : 4);
-    if (plan.tensor(dV).defined()) launch({}, {}, dV, 2);
-    if (plan.tensor(dK).defined() || plan.tensor(w.dQ).defined()) launch(w.dQ, dK, {}, 2);
+    if (of_k + of_v <= kMaxColumns)
+      return launch(w.dQ, dK, dV, block, std::max(of_k, of_v) > 64 ? 2 : 4);
+    // Without dQ there is shared memory for twice the queries. Lists have blocks of one size, and
+    // groups of heads need more registers.
+    const bool has_room =
+        !plan.tensor(lists.blocks).defined() && (Q.size(1) == K.size(1) || of_v <= 192);
+    if (plan.tensor(dV).defined()) launch({}, {}, dV, has_room ? kGradientRows : block, 2);
+    if (plan.tensor(dK).defined() || plan.tensor(w.dQ).defined())
+      launch(w.dQ, dK, {}, block, 2);
   }
 
   std::shared_ptr<const AttentionHeuristics> facts;

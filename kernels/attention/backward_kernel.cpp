@@ -7,6 +7,7 @@
 #include "kernels/attention/gradient_rows.h"
 #include "kernels/attention/group_lists.h"
 #include "kernels/attention/query_rows.h"
+#include "tegula/attention_tiles.h"
 
 namespace tegula::kernels {
 namespace {
@@ -29,8 +30,9 @@ class BackwardProgram {
         scale_(scale),
         groups_(groups),
         tiles_(tiles),
-        d_(slice(0, backward_columns(x.Q.static_dim(3)))),
-        dv_(slice(0, backward_columns(x.V.static_dim(3)))),
+        d_(slice(0, x.dQ ? backward_columns(x.Q.static_dim(3))
+                         : padded_head_dim(x.Q.static_dim(3)))),
+        dv_(slice(0, padded_head_dim(x.V.static_dim(3)))),
         group_(groups.is_grouped ? x.Q.dim(1) / x.K.dim(1) : Tile(1)) {
     x.K.static_dim(3), x.dO.static_dim(3);  // static: no guards where nothing is absent
     for (const View* v : std::initializer_list<const View*>{&x.Q, &x.K, &x.V, &x.dO})
@@ -98,6 +100,7 @@ class BackwardProgram {
   }
   /// States that the tensors have this batch entry and head.
   static void inside(const Index& b, const Index& h, const Views& views) {
+    assume(h.first() >= 0);
     for (const View* v : views) assume(b.first() < v->dim(0)), assume(h.first() < v->dim(1));
   }
   /// States that the tensors have all rows of the block, too.
@@ -137,7 +140,7 @@ class BackwardProgram {
         visit(keys, keys.h, m, blocks.needs_mask(step, spec_.mask != nullptr), sums);
         continue;
       }
-      const Tile number = m.first() / tiles_.block_q, bits = Tile(3),
+      const Tile number = m.first() / tiles_.block_q, bits = groups_.log2_blocks,
                  block = number & ((Tile(1) << bits) - 1);
       visit(keys, head(keys.h, number >> bits), slice(block * tiles_.block_q, tiles_.block_q),
             blocks.needs_mask(step, spec_.mask != nullptr), sums);

@@ -1,6 +1,9 @@
 // Attention's backward kernel is assembled: no spills, no stack, no warning of the assembler.
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/scores.h"
@@ -11,15 +14,45 @@ namespace tegula::test::attention_backward_test {
 using namespace kernels;
 namespace {
 
-ir::Kernel traced_backward(const AttentionSpec& spec, std::int64_t dim, std::int64_t group) {
+struct Dims2 {
+  std::int64_t k, v;
+};
+
+/// The main kernel of a dense call, or of one of packed sequences, for the gradients that are wanted.
+ir::Kernel traced_backward(const AttentionSpec& spec, Dims2 dim, std::int64_t group,
+                           bool is_packed = false, const char* wanted = "QKV") {
   const Attention attention(spec);
-  const Tensor Q = host({1, 2, 256, dim}), K = host({1, 2 / group, 256, dim}),
-               lse = Tensor::zeros({1, 2, 256}, DType::f32, Device::cpu());
-  const AttentionInputGradients into{
-      host({1, 2, 256, dim}), host({1, 2 / group, 256, dim}), host({1, 2 / group, 256, dim}), {}};
+  const auto rows = [&](std::int64_t heads, std::int64_t d) {
+    return is_packed ? host({256, heads, d}) : host({1, heads, 256, d});
+  };
+  const auto gradient = [&](char name, const Tensor& t) {
+    return std::string(wanted).find(name) == std::string::npos ? Tensor() : t;
+  };
+  const Tensor Q = rows(2, dim.k), K = rows(2 / group, dim.k), V = rows(2 / group, dim.v),
+               O = rows(2, dim.v), starts = Tensor::from(std::vector<i32>{0, 100, 256}, Device::cpu()),
+               lse = Tensor::zeros(is_packed ? Dims{256, 2} : Dims{1, 2, 256}, DType::f32,
+                                   Device::cpu());
+  const AttentionInputGradients into{gradient('Q', rows(2, dim.k)),
+                                     gradient('K', rows(2 / group, dim.k)),
+                                     gradient('V', rows(2 / group, dim.v)), {}};
+  const Stream stream(Device::cpu());
   return traced("attention_backward", [&] {
-    attention.backward(Stream(Device::cpu()), Q, K, K, {.O = Q, .lse = lse}, {.O = Q}, into);
+    if (is_packed)
+      attention.varlen_backward(stream, Q, K, V, {starts, starts, 156}, {.O = O, .lse = lse},
+                                {.O = O}, into);
+    else
+      attention.backward(stream, Q, K, V, {.O = O, .lse = lse}, {.O = O}, into);
   });
+}
+
+/// A mask of documents, whose block lists are derived, and one that has to be evaluated per head.
+std::vector<Mask> listed_masks() {
+  const Tensor ids = Tensor::zeros({256}, DType::i32, Device::cpu()),
+               starts = Tensor::zeros({4}, DType::i32, Device::cpu()),
+               table = Tensor::full({2, 4, 4}, 1, DType::i32, Device::cpu());
+  return {masks::packed_causal(ids, starts), [=](Tile, Tile h, Tile q, Tile kv) {
+            return fill_absent(view<i32, 3>(table)(h, q / 64, kv / 64), 0) != 0;
+          }};
 }
 
 TEST_F(Assembled, AttentionBackward) {
@@ -28,7 +61,7 @@ TEST_F(Assembled, AttentionBackward) {
                              masks::sink_window(4, 100), masks::prefix_lm(Scalar<i32>(100))})
       for (const int group : {1, 2}) {
         SCOPED_TRACE(testing::Message() << dim << " group " << group);
-        expect_clean(traced_backward({.mask = mask}, dim, group), "sm_90a", true);
+        expect_clean(traced_backward({.mask = mask}, {dim, dim}, group), "sm_90a", true);
       }
 }
 
@@ -36,9 +69,37 @@ TEST_F(Assembled, AttentionBackwardOfScores) {
   for (const int dim : {64, 128})
     for (const Score& score : {scores::alibi(2), scores::softcap(30.0f)}) {
       SCOPED_TRACE(dim);
-      expect_clean(traced_backward({.mask = masks::causal(), .score = score}, dim, 1), "sm_90a",
-                   true);
+      expect_clean(traced_backward({.mask = masks::causal(), .score = score}, {dim, dim}, 1),
+                   "sm_90a", true);
     }
+}
+
+TEST_F(Assembled, AttentionBackwardOfLists) {
+  for (const int dim : {64, 128})
+    for (const Mask& mask : listed_masks())
+      for (const int group : {1, 2})
+        for (const bool is_packed : {false, true}) {
+          SCOPED_TRACE(testing::Message() << dim << " " << group << " " << is_packed);
+          expect_clean(traced_backward({.mask = mask}, {dim, dim}, group, is_packed), "sm_90a",
+                       true);
+        }
+}
+
+TEST_F(Assembled, AttentionBackwardOfPackedSequences) {
+  for (const int dim : {64, 128})
+    for (const Mask& mask : {Mask(), masks::causal()})
+      for (const int group : {1, 2})
+        expect_clean(traced_backward({.mask = mask}, {dim, dim}, group, true), "sm_90a", true);
+}
+
+TEST_F(Assembled, AttentionBackwardOfWideHeads) {
+  for (const Dims2& dim : {Dims2{136, 136}, {192, 128}, {192, 192}, {256, 256}})
+    for (const Mask& mask : {Mask(), masks::causal(), listed_masks()[0]})
+      for (const int group : {1, 2})
+        for (const char* wanted : {"V", "QK"}) {
+          SCOPED_TRACE(testing::Message() << dim.k << " " << group << " " << wanted);
+          expect_clean(traced_backward({.mask = mask}, dim, group, false, wanted), "sm_90a", true);
+        }
 }
 
 }  // namespace

@@ -47,6 +47,52 @@ TEST_P(BackwardCalls, MaskOfATable) {
                  c);
 }
 
+/// Lists that the caller keeps, of a mask that differs between heads.
+TEST_P(BackwardCalls, ListsOfTheCaller) {
+  const Mask mask = [](Tile, Tile h, Tile q, Tile kv) {
+    return q >= kv && (kv / 64 + h) % 3 != 1;
+  };
+  for (const int kv_heads : {2, 1}) {
+    SCOPED_TRACE(kv_heads);
+    BackwardCase c({.heads = 2, .kv_heads = kv_heads, .seqlen_q = 300, .seqlen_kv = 290},
+                   GetParam());
+    c.host.mask = [](int, int h, int q, int kv) { return q >= kv && (kv / 64 + h) % 3 != 1; };
+    const Stream stream(GetParam());
+    const Attention plain({.mask = mask});
+    c.blocks = plain.block_list(stream, c.Q, c.K, BlockListRows::keys);
+    EXPECT_EQ(c.blocks->block_q, 64);
+    check_backward({.mask = mask}, c);
+    check_backward({.mask = mask, .blocks = plain.block_list(stream, c.Q, c.K)}, c);
+    if (HasFatalFailure()) return;
+  }
+}
+
+/// Blocks of 128 queries without a mask, as a kernel that selects blocks makes them.
+TEST_P(BackwardCalls, SelectedBlocks) {
+  constexpr int kBlocks = 3;
+  const auto is_kept = [](int q, int kv) { return (q * 2 + kv) % 3 != 1; };
+  const auto list_of = [&](bool of_keys) {
+    std::vector<i32> indices(kBlocks * kBlocks), counts(kBlocks);
+    for (int row = 0; row < kBlocks; ++row)
+      for (int column = 0; column < kBlocks; ++column)
+        if (of_keys ? is_kept(column, row) : is_kept(row, column)) {
+          const auto at = static_cast<std::size_t>(row);
+          indices[at * kBlocks + static_cast<std::size_t>(counts[at]++)] = column;
+        }
+    return BlockList{Tensor::from(indices, Dims{1, 1, kBlocks, kBlocks}, GetParam()),
+                     Tensor::from(counts, Dims{1, 1, kBlocks}, GetParam())};
+  };
+  for (const int kv_heads : {2, 1}) {
+    BackwardCase c({.batch = 2, .heads = 2, .kv_heads = kv_heads, .seqlen_q = 300,
+                    .seqlen_kv = 310},
+                   GetParam());
+    c.host.mask = [=](int, int, int q, int kv) { return is_kept(q / 128, kv / 128); };
+    c.blocks = list_of(true);
+    check_backward({.blocks = list_of(false)}, c);
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST_P(BackwardCalls, StridesOfTheGradient) {
   BackwardCase c({.batch = 2, .heads = 2, .seqlen_q = 90, .seqlen_kv = 90}, GetParam());
   c.dO = Tensor::normal({2, 90, 2, 64}, DType::bf16, 0, 1, 3, GetParam()).transpose(1, 2);
@@ -120,6 +166,11 @@ TEST_P(BackwardCalls, Errors) {
   expect_refused(Attention({.weighting = AttentionNormalization::stick_breaking}), saved,
                  {c.dO, {}}, into, "weighting");
   expect_refused(Attention({.kv_range = causal_range}), saved, {c.dO, {}}, into, "kv_range");
+  const BlockList list = attention.block_list(Stream(GetParam()), c.Q, c.K);
+  expect_refused(Attention({.blocks = list}), saved, {c.dO, {}}, into, "saved.blocks");
+  BlockList other = list;
+  other.block_kv = 64;
+  expect_refused(attention, {c.O, c.lse, {}, other}, {c.dO, {}}, into, "128 keys");
   c.host.mask = [](int, int, int q, int kv) { return q >= kv; };
   c.run(attention);  // the object is usable after errors
   expect_backward(c);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct BackwardCase {
   Extents extents;
   HostAttention host;
   bool is_softmax = true;  ///< else weights are scores
+  std::optional<BlockList> blocks = {};
   Tensor Q, K, V, O, lse, dO, dlse, sinks, dQ, dK, dV, dsinks;
 
   BackwardCase(const Extents& e, Device device, DType dtype = DType::bf16, std::uint64_t seed = 1)
@@ -43,8 +45,8 @@ struct BackwardCase {
     const Stream stream(Q.device());
     const Tensor saved = is_softmax ? lse : Tensor();
     a(stream, Q, K, V, O, {.lse = saved, .sinks = sinks});
-    a.backward(stream, Q, K, V, {.O = O, .lse = saved, .sinks = sinks}, {.O = dO, .lse = dlse},
-               {.Q = dQ, .K = dK, .V = dV, .sinks = dsinks});
+    a.backward(stream, Q, K, V, {.O = O, .lse = saved, .sinks = sinks, .blocks = blocks},
+               {.O = dO, .lse = dlse}, {.Q = dQ, .K = dK, .V = dV, .sinks = dsinks});
   }
 };
 

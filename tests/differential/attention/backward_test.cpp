@@ -61,6 +61,55 @@ TEST_P(Backward, HeadDimsTypesAndGroups) {
   }
 }
 
+/// Head dims above 128: two launches, blocks of 32 queries whose dQ is added transposed.
+TEST_P(Backward, WideHeads) {
+  struct Case {
+    int dim, head_dim_v, heads, kv_heads;
+    DType dtype;
+  };
+  for (const Case& k : {Case{136, 136, 1, 1, DType::bf16},
+                        {192, 128, 2, 1, DType::bf16},
+                        {256, 256, 1, 1, DType::f16},
+                        {192, 192, 1, 1, DType::bf16},
+                        {32, 200, 2, 1, DType::bf16}}) {
+    SCOPED_TRACE(k.dim);
+    BackwardCase c({.heads = k.heads,
+                    .kv_heads = k.kv_heads,
+                    .seqlen_q = 75,
+                    .seqlen_kv = 140,
+                    .dim = k.dim,
+                    .head_dim_v = k.head_dim_v},
+                   GetParam(), k.dtype);
+    c.host = host_of([](int q, int kv) { return q + 65 >= kv; });
+    check_backward({.mask = masks::causal(), .align_bottom_right = true}, c);
+    if (HasFatalFailure()) return;
+  }
+}
+
+/// The same with lists, whose blocks also have 32 queries, and with one gradient at a time.
+TEST_P(Backward, WideHeadsWithLists) {
+  const Mask mask = [](Tile, Tile h, Tile q, Tile kv) { return (q / 32 + kv / 128 + h) % 3 != 0; };
+  const auto kept = [](int, int h, int q, int kv) { return (q / 32 + kv / 128 + h) % 3 != 0; };
+  for (int wanted = 0; wanted < 3; ++wanted) {
+    BackwardCase c({.heads = 2,
+                    .kv_heads = 1,
+                    .seqlen_q = 140,
+                    .seqlen_kv = 140,
+                    .dim = 136,
+                    .head_dim_v = 136},
+                   GetParam());
+    c.host.mask = kept;
+    if (wanted == 1) c.dQ = Tensor();
+    if (wanted == 2) {
+      c.dV = Tensor();
+      c.blocks = Attention({.mask = mask})
+                     .block_list(Stream(GetParam()), c.Q, c.K, BlockListRows::keys);
+    }
+    check_backward({.mask = mask}, c);
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST_P(Backward, Masks) {
   struct Case {
     const char* name;
