@@ -161,7 +161,7 @@ def beside_flex_by_distance(t, case, shape):
 
 
 def text(shape):
-    return "b{} h{} s{} d{} bf16".format(*shape)
+    return "b{} h{} s{} d{} bf16".format(*shape[:3], "/".join(str(n) for n in shape[3:]))
 
 
 def list_time(t, s):

@@ -13,7 +13,9 @@ import attention_suites
 import flash_peers
 from attention_suites import DEVICE, document, document_tables, kept_pairs, make_block_mask, prefix_lm, window
 
-SHAPES = [(b, 2048 // d, s, d) for d in (128, 64) for b, s in ((16, 1024), (4, 4096), (1, 16384))]
+LENGTHS = ((16, 1024), (4, 4096), (1, 16384))
+SHAPES = [(b, 2048 // d, s, d) for d in (128, 64, 256) for b, s in LENGTHS]
+OTHER_VALUES = [(b, 16, s, 192, 128) for b, s in LENGTHS]
 aten = torch.ops.aten
 
 
@@ -66,17 +68,18 @@ def made(make, *args):
 
 
 def tensors_of(t, case, shape, kv_heads, tables=(), number=0.0):
-    b, h, s, d = shape
-    q, grad = (torch.randn(b, h, s, d, device=DEVICE, dtype=torch.bfloat16) for _ in range(2))
-    k, v = (torch.randn(b, kv_heads, s, d, device=DEVICE, dtype=torch.bfloat16) for _ in range(2))
-    o, lse = torch.empty_like(q), torch.empty(b, h, s, device=DEVICE)
+    b, h, s, d, *rest = shape
+    of_v = rest[0] if rest else d
+    q, grad = (torch.randn(b, h, s, n, device=DEVICE, dtype=torch.bfloat16) for n in (d, of_v))
+    k, v = (torch.randn(b, kv_heads, s, n, device=DEVICE, dtype=torch.bfloat16) for n in (d, of_v))
+    o, lse = torch.empty_like(grad), torch.empty(b, h, s, device=DEVICE)
     into = [torch.empty_like(x) for x in (q, k, v)]
     t.caller(case, [q, k, v, o, lse, *tables], number)()
     return (q, k, v, grad), into, t.caller(f"{case}_backward", [q, k, v, o, lse, *tables, grad, *into], number)
 
 
 def backward(t, causal, shape, kv_heads=None):
-    b, h, s, d = shape
+    b, h, s, d = shape[:4]
     (q, k, v, grad), into, run = tensors_of(t, "attention_causal" if causal else "attention_full", shape, kv_heads or h)
     run()
     want = expected(q, k, v, grad, attention_suites.causal if causal else None) if not kv_heads else None
@@ -91,7 +94,7 @@ def backward(t, causal, shape, kv_heads=None):
                 errors[f"{name}_err"] = error_of(peer(), want)
             except Exception:  # peers.py reports it
                 pass
-    return run, peers, errors, {"flops": 10 * b * h * s * s * d // (2 if causal else 1)}
+    return run, peers, errors, {"flops": 2 * b * h * s * s * (3 * d + 2 * shape[-1]) // (2 if causal else 1)}
 
 
 def flex_peers(q, k, v, grad, mask, score):
@@ -128,7 +131,7 @@ def in_documents(t, shape):
 
 
 def backwards(t):
-    for shape in SHAPES:
+    for shape in SHAPES + OTHER_VALUES:
         for causal in (False, True):
             yield f"attention_backward_{'causal' if causal else 'full'}", attention_suites.text(shape), functools.partial(backward, t, causal, shape)
 

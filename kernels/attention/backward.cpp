@@ -58,11 +58,8 @@ i32 log2_of(std::int64_t blocks) {
   return static_cast<i32>(std::bit_width(static_cast<std::uint64_t>(blocks)));
 }
 
-/// Queries of an iteration: of wide heads, half as many, so that shared memory has room for two
-/// blocks of Q and dO.
-int block_of(const Tensor& Q, const Tensor& V) {
-  return std::max(Q.size(3), V.size(3)) > 128 ? kGradientRows / 2 : kGradientRows;
-}
+/// Returns the queries of an iteration, for which registers and shared memory have room.
+int block_of(const Tensor& Q) { return Q.size(3) > 128 ? kGradientRows / 2 : kGradientRows; }
 
 /// Blocks of a list of rows of keys (BlockListRows::keys).
 void check_transposed(const std::optional<BlockList>& list, bool is_needed, bool is_varlen) {
@@ -204,7 +201,7 @@ struct AttentionBackward::Kernels {
     }
     const PlanSlot starts = plan.argument(kOfStartsQ);
     const PlanSlot sums = w.dQ;
-    if (const int block = block_of(Q, V); block < kGradientRows && defined(kGradQ))
+    if (const int block = block_of(Q); block < kGradientRows && defined(kGradQ))
       w.dQ = plan.view(sums, [parts = kGradientRows / block](const Tensor& t) {
         return t.reshape({t.size(0), t.size(1), t.size(2) * parts, t.size(3) / parts});
       });
@@ -237,7 +234,7 @@ struct AttentionBackward::Kernels {
   /// mask gives.
   BlockListSlots lists_of(PlanBuilder& plan, const BackwardCall& call, const Tensor& Q,
                           const Tensor& K, const Tensor& V) const {
-    const BlockShape tiles{kGradientKeys, block_of(Q, V)};
+    const BlockShape tiles{kGradientKeys, block_of(Q)};
     if (call.blocks)
       return list_slots(
           plan, *call.blocks,
@@ -285,7 +282,7 @@ struct AttentionBackward::Kernels {
     const Tensor &Q = plan.tensor(q), &K = plan.tensor(k), &V = plan.tensor(v);
     BlockListSlots lists = lists_of(plan, call, Q, K, V);
     const std::int64_t rows = plan.tensor(w.L).size(2);
-    const int block = block_of(Q, V);
+    const int block = block_of(Q);
     if (plan.tensor(lists.blocks).defined())
       lists = merged(plan, call, lists, K.size(1), rows, block);
     const std::int64_t of_k = backward_columns(K.size(3)), of_v = padded_head_dim(V.size(3));

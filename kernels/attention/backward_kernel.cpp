@@ -141,8 +141,8 @@ class BackwardProgram {
         continue;
       }
       const Tile number = m.first() / tiles_.block_q, bits = groups_.log2_blocks,
-                 block = number & ((Tile(1) << bits) - 1);
-      visit(keys, head(keys.h, number >> bits), slice(block * tiles_.block_q, tiles_.block_q),
+                 of_group = number >> bits, block = number - (of_group << bits);
+      visit(keys, head(keys.h, of_group), slice(block * tiles_.block_q, tiles_.block_q),
             blocks.needs_mask(step, spec_.mask != nullptr), sums);
     }
   }

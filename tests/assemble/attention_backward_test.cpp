@@ -93,8 +93,8 @@ TEST_F(Assembled, AttentionBackwardOfPackedSequences) {
 }
 
 TEST_F(Assembled, AttentionBackwardOfWideHeads) {
-  for (const Dims2& dim : {Dims2{136, 136}, {192, 128}, {192, 192}, {256, 256}})
-    for (const Mask& mask : {Mask(), masks::causal(), listed_masks()[0]})
+  for (const Dims2& dim : {Dims2{136, 136}, {192, 128}, {192, 192}, {256, 256}, {64, 256}})
+    for (const Mask& mask : {Mask(), masks::causal(), listed_masks().front()})
       for (const int group : {1, 2})
         for (const char* wanted : {"V", "QK"}) {
           SCOPED_TRACE(testing::Message() << dim.k << " " << group << " " << wanted);

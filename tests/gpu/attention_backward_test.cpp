@@ -1,5 +1,6 @@
 // Attention's gradients on the GPU, by both back ends, against double precision.
 #include "tests/differential/attention/backward_reference.h"
+#include "tests/differential/attention/packed_backward.h"
 #include "tests/gpu/by_back_end.h"
 
 #include "tegula/kernels/masks.h"
@@ -27,6 +28,9 @@ TEST_P(AttentionBackward, AgreesWithDoubles) {
                         {4, 1, 257, 257, 64, 64, DType::bf16},
                         {5, 1, 130, 300, 96, 40, DType::f16},
                         {3, 3, 1, 77, 128, 64, DType::bf16},
+                        {2, 1, 200, 300, 192, 128, DType::bf16},
+                        {2, 2, 257, 257, 256, 256, DType::bf16},
+                        {2, 1, 130, 140, 64, 256, DType::f16},
                         {7, 1, 200, 200, 16, 16, DType::bf16}})
     for (const bool causal : {false, true}) {
       BackwardCase c({.batch = 2,
@@ -86,6 +90,49 @@ TEST_P(AttentionBackward, Scores) {
   };
   c.run(attention);
   expect_backward(c);
+}
+
+/// Lists that calls derive, evaluate or are given, of all heads of a group.
+TEST_P(AttentionBackward, Lists) {
+  const Mask mask = [](Tile, Tile h, Tile q, Tile kv) {
+    return q >= kv && (kv / 64 + h) % 3 != 1;
+  };
+  for (const int dim : {128, 256})
+    for (const bool is_given : {false, true}) {
+      BackwardCase c({.heads = 4,
+                      .kv_heads = 2,
+                      .seqlen_q = 700,
+                      .seqlen_kv = 700,
+                      .dim = dim,
+                      .head_dim_v = dim},
+                     Device::cuda());
+      c.host.mask = [](int, int h, int q, int kv) { return q >= kv && (kv / 64 + h) % 3 != 1; };
+      const Attention attention({.mask = mask});
+      if (is_given)
+        c.blocks =
+            attention.block_list(Stream(Device::cuda()), c.Q, c.K, BlockListRows::keys);
+      c.run(attention);
+      expect_backward(c);
+      if (HasFatalFailure()) return;
+    }
+}
+
+/// Packed sequences agree with dense calls, and rows that no sequence has are not written.
+TEST_P(AttentionBackward, PackedSequences) {
+  const Device device = Device::cuda();
+  const Attention attention({.mask = masks::causal()});
+  for (const auto& [kv_heads, dim] : {std::pair{4, 128}, {2, 64}, {1, 192}}) {
+    PackedBackward c({{300, 0, 1, 70, 500}, {300, 5, 1, 129, 500}}, 4, kv_heads, dim, dim, device);
+    c.with_sinks();
+    c.run(attention);
+    HostAttention host;
+    host.mask = [](int, int, int q, int kv) { return q >= kv; };
+    host.sink = [values = c.sinks.to_doubles()](int h) {
+      return values[static_cast<std::size_t>(h)];
+    };
+    c.expect(host);
+    if (HasFatalFailure()) return;
+  }
 }
 
 /// dK and dV have equal bits in each run; those of dQ may differ, but not by much.

@@ -70,7 +70,6 @@ TEST_P(Backward, WideHeads) {
   for (const Case& k : {Case{136, 136, 1, 1, DType::bf16},
                         {192, 128, 2, 1, DType::bf16},
                         {256, 256, 1, 1, DType::f16},
-                        {192, 192, 1, 1, DType::bf16},
                         {32, 200, 2, 1, DType::bf16}}) {
     SCOPED_TRACE(k.dim);
     BackwardCase c({.heads = k.heads,
@@ -90,21 +89,19 @@ TEST_P(Backward, WideHeads) {
 TEST_P(Backward, WideHeadsWithLists) {
   const Mask mask = [](Tile, Tile h, Tile q, Tile kv) { return (q / 32 + kv / 128 + h) % 3 != 0; };
   const auto kept = [](int, int h, int q, int kv) { return (q / 32 + kv / 128 + h) % 3 != 0; };
-  for (int wanted = 0; wanted < 3; ++wanted) {
+  for (const bool is_listed : {false, true}) {
     BackwardCase c({.heads = 2,
                     .kv_heads = 1,
-                    .seqlen_q = 140,
+                    .seqlen_q = 100,
                     .seqlen_kv = 140,
                     .dim = 136,
                     .head_dim_v = 136},
                    GetParam());
     c.host.mask = kept;
-    if (wanted == 1) c.dQ = Tensor();
-    if (wanted == 2) {
-      c.dV = Tensor();
+    (is_listed ? c.dV : c.dQ) = Tensor();
+    if (is_listed)
       c.blocks = Attention({.mask = mask})
                      .block_list(Stream(GetParam()), c.Q, c.K, BlockListRows::keys);
-    }
     check_backward({.mask = mask}, c);
     if (HasFatalFailure()) return;
   }
