@@ -19,8 +19,8 @@
 namespace tegula::kernels {
 namespace {
 
-/// Columns of accumulators, of dK and dV together, that registers have room for. Calls with wider
-/// ones are two launches, the second of which computes the weights again.
+/// Columns of dK and dV together that registers have room for. Wider calls launch the main kernel
+/// twice, and the second launch computes the weights again.
 constexpr std::int64_t kMaxColumns = 256;
 
 constexpr const char* kBackwardName = "attention backward";
@@ -48,7 +48,7 @@ enum BackwardArgument : std::uint8_t {
 
 /// What a plan is built from, apart from the tensors.
 struct BackwardCall {
-  std::optional<std::int64_t> sequences;  ///< packed ones
+  std::optional<std::int64_t> sequences;  ///< number of packed sequences
   CuSeqlens lengths;                      ///< of keys, then of queries: rows are keys
   std::optional<BlockList> blocks;        ///< the caller's
 };
@@ -61,7 +61,7 @@ i32 log2_of(std::int64_t blocks) {
 /// Returns the queries of an iteration, for which registers and shared memory have room.
 int block_of(const Tensor& Q) { return Q.size(3) > 128 ? kGradientRows / 2 : kGradientRows; }
 
-/// Blocks of a list of rows of keys (BlockListRows::keys).
+/// Throws unless the caller's list, if any, is one that the main kernel visits.
 void check_transposed(const std::optional<BlockList>& list, bool is_needed, bool is_varlen) {
   const auto refuse = [](const std::string& is, const char* instead) {
     throw_argument_error(ErrorId::kernel_argument, kBackwardName, "saved.blocks", is, instead);
@@ -152,74 +152,86 @@ struct AttentionBackward::Kernels {
       return of_bf16;
   }
 
-  /// The workspace of a call.
-  struct Workspace {
-    PlanSlot L, D, dQ, whole_Q, whole_dO, whole_K;
+  /// The tensors of a call in the layout of the kernels, and its workspace.
+  struct Slots {
+    PlanSlot Q, K, V, O, lse, dO, dlse, dQ, dK, dV, starts_q, starts_kv;
+    PlanSlot L = {}, D = {}, sums = {}, whole_Q = {}, whole_dO = {}, whole_K = {};
   };
+
+  static Slots slots_of(PlanBuilder& plan, const BackwardCall& call) {
+    const auto in_batch = [&](BackwardArgument a) {
+      const PlanSlot slot = plan.argument(a);
+      return call.sequences && plan.tensor(slot).defined() ? plan.view(slot, as_batch) : slot;
+    };
+    Slots s{.Q = in_batch(kOfQ),
+            .K = in_batch(kOfK),
+            .V = in_batch(kOfV),
+            .O = in_batch(kOfO),
+            .lse = in_batch(kOfLse),
+            .dO = in_batch(kGradO),
+            .dlse = in_batch(kGradLse),
+            .dQ = in_batch(kGradQ),
+            .dK = in_batch(kGradK),
+            .dV = in_batch(kGradV),
+            .starts_q = plan.argument(kOfStartsQ),
+            .starts_kv = plan.argument(kOfStartsKv)};
+    const Tensor &Q = plan.tensor(s.Q), &K = plan.tensor(s.K);
+    const std::int64_t rows = rows_of_workspace(Q, call), blocks = rows / kGradientRows;
+    s.L = plan.scratch({Q.size(0), Q.size(1), rows}, DType::f32);
+    s.D = plan.scratch({Q.size(0), Q.size(1), rows}, DType::f32);
+    if (plan.tensor(s.dQ).defined())
+      s.sums = plan.scratch(
+          {Q.size(0), Q.size(1), blocks, kGradientRows * backward_columns(Q.size(3))}, DType::f32);
+    if (!call.sequences) return s;
+    const std::int64_t keys = (K.size(2) / kGradientKeys + *call.sequences) * kGradientKeys;
+    s.whole_Q = plan.scratch({1, Q.size(1), rows, Q.size(3)}, Q.dtype());
+    s.whole_dO = plan.scratch({1, Q.size(1), rows, plan.tensor(s.V).size(3)}, Q.dtype());
+    s.whole_K = plan.scratch({1, K.size(1), keys, K.size(3)}, Q.dtype());
+    return s;
+  }
+
+  /// Returns the padded queries of a head: whole blocks, also of the caller's lists.
+  static std::int64_t rows_of_workspace(const Tensor& Q, const BackwardCall& call) {
+    const std::int64_t block = call.blocks ? call.blocks->block_q : kGradientRows;
+    if (!call.sequences) return ceil_div(Q.size(2), block) * block;
+    return *call.sequences == 0 ? 0 : (Q.size(2) / block + *call.sequences) * block;
+  }
 
   template <class T>
   void build(PlanBuilder& plan, const BackwardCall& call) const {
-    const auto defined = [&](BackwardArgument a) {
-      return plan.tensor(plan.argument(a)).defined();
-    };
-    const auto in_batch = [&](BackwardArgument a) { return slot_of(plan, call, a); };
-    const Tensor &Q = plan.tensor(in_batch(kOfQ)), &K = plan.tensor(in_batch(kOfK)),
-                 &V = plan.tensor(in_batch(kOfV));
-    const std::int64_t rows_of_block =
-        call.blocks ? std::max(call.blocks->block_q, kGradientRows) : kGradientRows;
-    const std::int64_t padded =
-        !call.sequences ? ceil_div(Q.size(2), rows_of_block) * rows_of_block
-        : *call.sequences > 0
-            ? (Q.size(2) / kGradientRows + *call.sequences) * kGradientRows
-            : 0;
-    const Dims rows{Q.size(0), Q.size(1), padded};
-    const bool has_rows = rows[0] * rows[1] * padded > 0;
+    const Slots s = slots_of(plan, call);
+    const Tensor &Q = plan.tensor(s.Q), &K = plan.tensor(s.K), &L = plan.tensor(s.L);
+    const bool has_rows = L.numel() > 0, has_keys = K.size(2) > 0;
     const float scale = spec->scale.value_or(1.0f / std::sqrt(static_cast<float>(Q.size(3))));
     const auto& kernels = of<T>();
     if (!has_rows && !call.sequences) {
       static const auto* const zero = new auto(zero_gradients<T>());
-      for (const BackwardArgument a : {kGradK, kGradV})
-        if (defined(a) && plan.tensor(plan.argument(a)).numel() > 0)
-          plan.launch(*zero, plan.argument(a));
+      for (const PlanSlot gradient : {s.dK, s.dV})
+        if (plan.tensor(gradient).defined() && plan.tensor(gradient).numel() > 0)
+          plan.launch(*zero, gradient);
     }
-    Workspace w{plan.scratch(rows, DType::f32), plan.scratch(rows, DType::f32), {}, {}, {}, {}};
-    const std::int64_t blocks = padded / kGradientRows;
-    PlanSlot partial, queries;
-    if (defined(kGradQ))
-      w.dQ = plan.scratch(
-          {rows[0], rows[1], blocks, kGradientRows * backward_columns(Q.size(3))}, DType::f32);
-    if (defined(kGradSinks)) partial = plan.scratch({rows[0], rows[1], blocks}, DType::f32);
-    if (call.sequences) {
-      queries = in_batch(kOfQ);
-      w.whole_Q = plan.scratch({1, rows[1], padded, Q.size(3)}, Q.dtype());
-      w.whole_dO = plan.scratch({1, rows[1], padded, V.size(3)}, Q.dtype());
-      const std::int64_t keys =
-          (K.size(2) / kGradientKeys + *call.sequences) * kGradientKeys;
-      w.whole_K = plan.scratch({1, K.size(1), keys, K.size(3)}, Q.dtype());
-      if (has_rows && K.size(2) > 0)
-        plan.launch(kernels.keys, in_batch(kOfK), plan.argument(kOfStartsKv), w.whole_K);
-    }
-    const PlanSlot starts = plan.argument(kOfStartsQ);
-    const PlanSlot sums = w.dQ;
-    if (const int block = block_of(Q); block < kGradientRows && defined(kGradQ))
-      w.dQ = plan.view(sums, [parts = kGradientRows / block](const Tensor& t) {
-        return t.reshape({t.size(0), t.size(1), t.size(2) * parts, t.size(3) / parts});
-      });
+    PlanSlot partial;
+    const bool has_sinks = plan.tensor(plan.argument(kGradSinks)).defined();
+    if (has_sinks)
+      partial = plan.scratch({L.size(0), L.size(1), L.size(2) / kGradientRows}, DType::f32);
+    if (has_rows && has_keys && call.sequences)
+      plan.launch(kernels.keys, s.K, s.starts_kv, s.whole_K);
     if (has_rows)
-      plan.launch(kernels.rows, in_batch(kOfO), in_batch(kGradO), in_batch(kOfLse),
-                  in_batch(kGradLse), w.L, w.D, sums, plan.argument(kOfSinks), partial, starts,
-                  queries, w.whole_Q, w.whole_dO);
-    if (has_rows && K.size(2) > 0) launch_main<T>(plan, call, scale, w);
-    if (has_rows && defined(kGradQ) && Q.size(2) > 0)
-      plan.launch(kernels.query_gradients, w.dQ, in_batch(kGradQ), scale, starts);
-    if (defined(kGradSinks) && Q.size(1) > 0)
-      plan.launch(sinks, partial, plan.argument(kGradSinks));
+      plan.launch(kernels.rows, s.O, s.dO, s.lse, s.dlse, s.L, s.D, s.sums, plan.argument(kOfSinks),
+                  partial, s.starts_q, call.sequences ? s.Q : PlanSlot(), s.whole_Q, s.whole_dO);
+    const PlanSlot sums = by_block(plan, s.sums, block_of(Q));
+    if (has_rows && has_keys) launch_main<T>(plan, call, s, sums, scale);
+    if (has_rows && Q.size(2) > 0 && plan.tensor(s.dQ).defined())
+      plan.launch(kernels.query_gradients, sums, s.dQ, scale, s.starts_q);
+    if (has_sinks && Q.size(1) > 0) plan.launch(sinks, partial, plan.argument(kGradSinks));
   }
 
-  /// Returns an argument in the layout of the kernels.
-  static PlanSlot slot_of(PlanBuilder& plan, const BackwardCall& call, BackwardArgument a) {
-    const PlanSlot slot = plan.argument(a);
-    return call.sequences && plan.tensor(slot).defined() ? plan.view(slot, as_batch) : slot;
+  /// Returns the sums of dQ by blocks of the main kernel.
+  static PlanSlot by_block(PlanBuilder& plan, PlanSlot sums, int block) {
+    if (block == kGradientRows || !plan.tensor(sums).defined()) return sums;
+    return plan.view(sums, [parts = kGradientRows / block](const Tensor& t) {
+      return t.reshape({t.size(0), t.size(1), t.size(2) * parts, t.size(3) / parts});
+    });
   }
 
   /// Returns true if lists are made by evaluating a mask that is not solved.
@@ -230,84 +242,77 @@ struct AttentionBackward::Kernels {
                {.Q = Q, .K = K, .V = V, .O = Q, .extras = {}, .lengths = lengths});
   }
 
-  /// Returns the lists of the call, of blocks of queries: those of the caller, or those that the
-  /// mask gives.
-  BlockListSlots lists_of(PlanBuilder& plan, const BackwardCall& call, const Tensor& Q,
-                          const Tensor& K, const Tensor& V) const {
-    const BlockShape tiles{kGradientKeys, block_of(Q)};
+  /// Returns the lists of blocks of queries that the call visits, for each query head: those of the
+  /// caller, or those that the mask gives.
+  BlockListSlots lists_of(PlanBuilder& plan, const BackwardCall& call, const Slots& s) const {
+    const Tensor &Q = plan.tensor(s.Q), &K = plan.tensor(s.K), &V = plan.tensor(s.V);
     if (call.blocks)
       return list_slots(
           plan, *call.blocks,
           {Q, {Q.size(0), Q.size(1), ceil_div<std::int64_t>(K.size(2), kGradientKeys)}},
           {plan.argument(kOfBlocks), plan.argument(kOfCounts), plan.argument(kOfFull), {}});
     // Lists do not know about shifted positions; without one, all blocks are visited.
-    const bool is_shifted =
-        spec->align_bottom_right && (call.sequences || Q.size(2) != K.size(2));
+    const bool is_shifted = spec->align_bottom_right && (call.sequences || Q.size(2) != K.size(2));
     if (is_shifted || !(traversal->uses_block_list() || evaluates_mask(Q, K, V, call.lengths)))
       return {};
     const Tensor by_head =
         described({Q.size(0), Q.size(1), K.size(2), K.size(3)}, K.dtype(), K.device());
     return traversal
-        ->lists(plan, by_head, Q, tiles, call.lengths,
-                plan.argument(kOfStartsKv), plan.argument(kOfStartsQ))
+        ->lists(plan, by_head, Q, {kGradientKeys, block_of(Q)}, call.lengths, s.starts_kv,
+                s.starts_q)
         .value_or(BlockListSlots{});
   }
 
-  /// Returns the lists in the kernel's form: blocks of kGradientRows queries, of the heads of a
-  /// group together.
-  BlockListSlots merged(PlanBuilder& plan, const BackwardCall& call, const BlockListSlots& lists,
-                        std::int64_t kv_heads, std::int64_t padded, int block) const {
+  /// Returns the lists in the main kernel's form: its blocks, of the heads of a group together.
+  BlockListSlots merged_lists(PlanBuilder& plan, const BackwardCall& call, const Slots& s) const {
+    const BlockListSlots lists = lists_of(plan, call, s);
+    if (!plan.tensor(lists.blocks).defined()) return {};
     const Dims of = plan.tensor(lists.blocks).shape();
+    const std::int64_t kv_heads = plan.tensor(s.K).size(1);
     if (!call.blocks && of[1] == kv_heads) return lists;
+    const int block = block_of(plan.tensor(s.Q));
     const std::int64_t parts = call.blocks ? call.blocks->block_q / block : 1,
-                       entries = of[3] * parts * of[1] / kv_heads;
+                       entries = of[3] * parts * (of[1] / kv_heads),
+                       blocks = plan.tensor(s.L).size(2) / block;
     const Dims rows{of[0], kv_heads, of[2]};
-    const PlanSlot blocks =
+    const PlanSlot numbers =
         plan.scratch({call.sequences ? 1 : of[0], kv_heads, of[2], entries}, DType::i32);
-    const BlockListSlots into{
-        blocks, plan.scratch(rows, DType::i32), plan.scratch(rows, DType::i32), {}};
-    plan.launch(groups, lists.blocks, lists.counts, lists.full, into.blocks, into.counts,
-                into.full, !call.blocks, block, static_cast<i32>(parts),
-                static_cast<i32>(padded / block), log2_of(padded / block),
-                plan.argument(kOfStartsQ));
-    return {plan.broadcast_to(blocks, {of[0], kv_heads, of[2], entries}), into.counts, into.full,
-            {}};
+    const PlanSlot counts = plan.scratch(rows, DType::i32), full = plan.scratch(rows, DType::i32);
+    plan.launch(groups, lists.blocks, lists.counts, lists.full, numbers, counts, full, !call.blocks,
+                block, static_cast<i32>(parts), static_cast<i32>(blocks), log2_of(blocks),
+                s.starts_q);
+    return {plan.broadcast_to(numbers, {of[0], kv_heads, of[2], entries}), counts, full, {}};
   }
 
   template <class T>
-  void launch_main(PlanBuilder& plan, const BackwardCall& call, float scale,
-                   const Workspace& w) const {
-    const auto in_batch = [&](BackwardArgument a) { return slot_of(plan, call, a); };
-    const PlanSlot q = in_batch(kOfQ), k = in_batch(kOfK), v = in_batch(kOfV);
-    const Tensor &Q = plan.tensor(q), &K = plan.tensor(k), &V = plan.tensor(v);
-    BlockListSlots lists = lists_of(plan, call, Q, K, V);
-    const std::int64_t rows = plan.tensor(w.L).size(2);
+  void launch_main(PlanBuilder& plan, const BackwardCall& call, const Slots& s, PlanSlot sums,
+                   float scale) const {
+    const Tensor &Q = plan.tensor(s.Q), &K = plan.tensor(s.K), &V = plan.tensor(s.V);
+    const BlockListSlots lists = merged_lists(plan, call, s);
     const int block = block_of(Q);
-    if (plan.tensor(lists.blocks).defined())
-      lists = merged(plan, call, lists, K.size(1), rows, block);
-    const std::int64_t of_k = backward_columns(K.size(3)), of_v = padded_head_dim(V.size(3));
+    const bool is_packed = call.sequences.has_value(), is_grouped = Q.size(1) != K.size(1),
+               has_lists = plan.tensor(lists.blocks).defined();
     const auto launch = [&](PlanSlot dQ, PlanSlot dK, PlanSlot dV, int block_q, int stages) {
       const BackwardTiles tiles{.block_q = block_q, .stages = stages};
       const auto& kernels = of<T>();
       const BackwardKernel<T> kernel(kernels.main.of(
           tiles, [&] { return backward_kernel<T>(spec, traversal, tiles).shared_instance(); }));
       kernels.latest = kernel.shared_instance().get();
-      plan.launch(kernel, call.sequences ? w.whole_Q : q, call.sequences ? w.whole_K : k, v,
-                  call.sequences ? w.whole_dO : in_batch(kGradO), w.L, w.D, dQ, dK, dV, scale,
-                  Q.size(1) != K.size(1), log2_of(rows / block), lists.blocks, lists.counts, lists.full,
-                  plan.argument(kOfStartsQ), plan.argument(kOfStartsKv));
+      plan.launch(kernel, is_packed ? s.whole_Q : s.Q, is_packed ? s.whole_K : s.K, s.V,
+                  is_packed ? s.whole_dO : s.dO, s.L, s.D, dQ, dK, dV, scale, is_grouped,
+                  log2_of(plan.tensor(s.L).size(2) / block), lists.blocks, lists.counts, lists.full,
+                  s.starts_q, s.starts_kv);
     };
     // Slots by measurement: docs/experiments/2026-11-29-attention-backward.md.
-    const PlanSlot dK = in_batch(kGradK), dV = in_batch(kGradV);
+    const std::int64_t of_k = backward_columns(K.size(3)), of_v = padded_head_dim(V.size(3));
     if (of_k + of_v <= kMaxColumns)
-      return launch(w.dQ, dK, dV, block, std::max(of_k, of_v) > 64 ? 2 : 4);
+      return launch(sums, s.dK, s.dV, block, std::max(of_k, of_v) > 64 ? 2 : 4);
     // Without dQ there is shared memory for twice the queries. Lists have blocks of one size, and
     // groups of heads need more registers.
-    const bool has_room =
-        !plan.tensor(lists.blocks).defined() && (Q.size(1) == K.size(1) || of_v <= 192);
-    if (plan.tensor(dV).defined()) launch({}, {}, dV, has_room ? kGradientRows : block, 2);
-    if (plan.tensor(dK).defined() || plan.tensor(w.dQ).defined())
-      launch(w.dQ, dK, {}, block, 2);
+    const bool has_room = !has_lists && (!is_grouped || of_v <= 192);
+    if (plan.tensor(s.dV).defined()) launch({}, {}, s.dV, has_room ? kGradientRows : block, 2);
+    if (plan.tensor(s.dK).defined() || plan.tensor(sums).defined())
+      launch(sums, s.dK, {}, block, 2);
   }
 
   std::shared_ptr<const AttentionHeuristics> facts;

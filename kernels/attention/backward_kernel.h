@@ -13,7 +13,7 @@ namespace tegula::kernels {
 /// `gradient_rows` wrote for each query. Gradients that are absent are not computed.
 template <class T>
 struct BackwardTensors {
-  /// Of packed sequences, Q, dO and K are the copies in whole tiles (PackedQueries, whole_keys).
+  /// For packed sequences, Q, dO and K are copies in whole tiles (PackedQueries, whole_keys).
   In<T, 4> Q, K, V, dO;
   /// [batch, heads, padded queries]: the logarithm to base 2 of the softmax's denominator, +inf
   /// for a row without keys; and the dot product of O and dO minus the gradient of lse.

@@ -30,8 +30,8 @@ struct SinkGradients {
 };
 
 /// Packed sequences. The workspace has their queries in whole tiles (VarlenTileScheduler), so it
-/// also has copies of Q and dO, [1, heads, rows of the workspace, head dim], whose rows that no
-/// sequence has are 0: such rows may not be read where they are, nor multiplied by 0.
+/// also has copies of Q and dO, [1, heads, rows of the workspace, head dim], with zeros in rows
+/// beyond the end of a sequence: those of the next sequence may not be finite.
 template <class T>
 struct PackedQueries {
   std::optional<In<i32, 1>> starts;
@@ -64,8 +64,8 @@ template <class T>
 KernelOf<In<T, 4>, In<i32, 1>, Out<T, 4>> whole_keys();
 
 /// dQ = scale * sums, [batch, heads, blocks of queries, elements of a block in the order of
-/// in_fragment_order], without the rows that are padding. Blocks of fewer than kGradientRows queries
-/// are transposed. The last parameter is PackedQueries::starts.
+/// in_fragment_order], without the rows that are padding. Blocks of fewer than kGradientRows
+/// queries are transposed. The last parameter is PackedQueries::starts.
 template <class T>
 KernelOf<In<f32, 4>, Out<T, 4>, Scalar<f32>, std::optional<In<i32, 1>>> query_gradients();
 

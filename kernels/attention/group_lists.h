@@ -7,8 +7,8 @@
 
 namespace tegula::kernels {
 
-/// Outputs, [batch, kv heads, rows, capacity] and [batch, kv heads, rows]. Partial blocks are at the
-/// end of a row in reverse order. Entry (g << log2_blocks) + j is block j of head g of the
+/// Outputs, [batch, kv heads, rows, capacity] and [batch, kv heads, rows]. Partial blocks are at
+/// the end of a row in reverse order. Entry (g << log2_blocks) + j is block j of head g of the
 /// group.
 struct GroupLists {
   Out<i32, 4> blocks;
@@ -20,7 +20,7 @@ struct GivenLists {
   bool two_ended;     ///< BlockListViews::two_ended
   int block;          ///< queries of a block of the results
   Scalar<i32> parts;  ///< equal parts of a listed block, each of which is a block of the results
-  Scalar<i32> blocks, log2_blocks;  ///< blocks of a head, of which entries beyond are the last
+  Scalar<i32> blocks, log2_blocks;  ///< blocks of a head, to which entries are clamped
 };
 
 /// The first parameter has lists of all query heads, the last one the starts of the columns of

@@ -72,10 +72,11 @@ inline void PackedBackward::expect(const HostAttention& host) const {
       return host.mask(static_cast<int>(b), h, i, j);
     };
     if (sinks.defined()) c.with_sinks(5);
-    c.Q = dense_rows(t.Q, q, q_end), c.K = dense_rows(t.K, kv, kv_end), c.V = dense_rows(t.V, kv, kv_end);
+    c.Q = dense_rows(t.Q, q, q_end), c.K = dense_rows(t.K, kv, kv_end);
+    c.V = dense_rows(t.V, kv, kv_end);
     c.dO = dense_rows(dO, q, q_end), c.dlse = dense_rows(dlse, q, q_end);
-    c.dQ = dense_rows(dQ, q, q_end), c.dK = dense_rows(dK, kv, kv_end), c.dV = dense_rows(dV, kv, kv_end);
-    const Tensor of_call = c.dsinks;
+    c.dQ = dense_rows(dQ, q, q_end), c.dK = dense_rows(dK, kv, kv_end);
+    c.dV = dense_rows(dV, kv, kv_end);
     c.dsinks = Tensor();
     expect_backward(c);
     if (testing::Test::HasFatalFailure()) return;

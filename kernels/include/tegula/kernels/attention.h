@@ -151,9 +151,9 @@ struct AttentionExtras {
 struct AttentionSaved {
   Tensor O, lse = {};  ///< its results; lse: only with softmax
   Tensor sinks = {};   ///< its sinks, if it had some
-  /// The blocks of queries that each block of keys visits (BlockListRows::keys): blocks of 64 or
-  /// 128 queries and 128 keys. Needed if the specification has `blocks`, whose pairs it must keep;
-  /// otherwise optional, for lists that several calls share. Not for packed sequences.
+  /// The blocks of queries that see each block of keys (BlockListRows::keys), of 64 or 128 queries
+  /// and 128 keys. Required if the specification has `blocks`, of which it is the transposed list;
+  /// otherwise optional, for calls that share a list. Not for packed sequences.
   std::optional<BlockList> blocks = {};
 };
 
@@ -224,8 +224,9 @@ class Attention {
   /// at its line where that is impossible). Tensors and Scalars that the score captures get no
   /// gradients. Weights are a softmax, or the scores themselves, which need neither lse nor sinks.
   /// Scratch memory, from the stream: 8 + 4 d bytes for each query of each head, whose number is
-  /// padded to a multiple of 64; d is the head dim, rounded up to a power of two from 16 on. Throws CompileError for invalid tensors (as the forward call), and
-  /// for tensors and specifications without gradients (T1662).
+  /// padded to a multiple of 64; d is the head dim, rounded up to a power of two from 16 on. Throws
+  /// CompileError for invalid tensors (as the forward call), and for tensors and specifications
+  /// without gradients (T1662).
   ///
   ///     attn(stream, Q, K, V, O, {.lse = lse});
   ///     attn.backward(stream, Q, K, V, {.O = O, .lse = lse}, {.O = dO},
@@ -237,7 +238,8 @@ class Attention {
 
   /// Does the same for packed sequences (`varlen`): gradients are shaped like the packed tensors,
   /// that of lse is [total q, heads]. Rows that no sequence has are neither read nor written. The
-  /// workspace also has copies of Q and dO, and at most 64 more queries per sequence.
+  /// workspace also has copies of Q, K and dO, with up to 64 more queries and 128 more keys for each
+  /// sequence.
   void varlen_backward(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
                        const CuSeqlens& lengths, const AttentionSaved& saved,
                        const AttentionGradients& of, const AttentionInputGradients& into,
@@ -250,7 +252,8 @@ class Attention {
   /// is never full, as the format requires. The list fits calls with these extents, of attentions
   /// with the same mask and alignment (`AttentionSpec::blocks`), such as all layers of a model.
   /// Blocks have the tile shape of attention with head_dim_v = head_dim, or that of the spec's own
-  /// list; with BlockListRows::keys, 64 queries and 128 keys, as `backward` requires. i32: kv_indices [batch or 1, heads or 1, blocks of rows, capacity], kv_num_blocks and
+  /// list; with BlockListRows::keys, 64 queries and 128 keys, as `backward` requires. i32:
+  /// kv_indices [batch or 1, heads or 1, blocks of rows, capacity], kv_num_blocks and
   /// full_kv_num_blocks without the capacity; extents are 1 if the mask does not read the batch
   /// entry or the head. Allocates the tensors and launches two kernels on the stream, without
   /// waiting. Throws CompileError for invalid tensors (T1601 to T1605, T1611), with stick breaking
