@@ -61,6 +61,19 @@ TEST_P(BackwardVarlen, OtherSequencesThatAreNotFinite) {
   expect_kept(c.dQ, dQ, 40, 70), expect_kept(c.dK, dK, 150, 170), expect_kept(c.dV, dV, 150, 170);
 }
 
+/// Lengths are data: calls with other ones reuse a plan.
+TEST_P(BackwardVarlen, OtherLengths) {
+  const Attention attention({.mask = masks::causal()});
+  for (const Lengths& l : {Lengths{{100, 30}, {100, 30}}, Lengths{{0, 130}, {0, 130}},
+                           Lengths{{5, 60}, {65, 65}}}) {
+    PackedBackward c(l, 1, 1, 16, 16, GetParam());
+    c.packed.lengths.max_seqlen_q = 130;
+    c.run(attention);
+    c.expect(causal());
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST_P(BackwardVarlen, SinksAndGradientOfLse) {
   PackedBackward c({{70, 0, 33}, {90, 20, 33}}, 2, 1, 32, 32, GetParam(), DType::f16);
   c.with_sinks();
