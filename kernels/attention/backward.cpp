@@ -292,8 +292,7 @@ struct AttentionBackward::Kernels {
     const int block = block_of(Q);
     const bool is_packed = call.sequences.has_value(), is_grouped = Q.size(1) != K.size(1),
                has_lists = plan.tensor(lists.blocks).defined();
-    const auto launch = [&](PlanSlot dQ, PlanSlot dK, PlanSlot dV, int block_q, int stages) {
-      const BackwardTiles tiles{.block_q = block_q, .stages = stages};
+    const auto launch = [&](PlanSlot dQ, PlanSlot dK, PlanSlot dV, const BackwardTiles& tiles) {
       const auto& kernels = of<T>();
       const BackwardKernel<T> kernel(kernels.main.of(
           tiles, [&] { return backward_kernel<T>(spec, traversal, tiles).shared_instance(); }));
@@ -306,13 +305,15 @@ struct AttentionBackward::Kernels {
     // Slots by measurement: docs/experiments/2026-11-29-attention-backward.md.
     const std::int64_t of_k = backward_columns(K.size(3)), of_v = padded_head_dim(V.size(3));
     if (of_k + of_v <= kMaxColumns)
-      return launch(sums, s.dK, s.dV, block, std::max(of_k, of_v) > 64 ? 2 : 4);
+      return launch(sums, s.dK, s.dV,
+                    {.block_q = block, .stages = std::max(of_k, of_v) > 64 ? 2 : 4});
     // Without dQ there is shared memory for twice the queries. Lists have blocks of one size, and
-    // groups of heads need more registers.
-    const bool has_room = !has_lists && (!is_grouped || of_v <= 192);
-    if (plan.tensor(s.dV).defined()) launch({}, {}, s.dV, has_room ? kGradientRows : block, 2);
-    if (plan.tensor(s.dK).defined() || plan.tensor(sums).defined())
-      launch(sums, s.dK, {}, block, 2);
+    // groups of heads and scores need more registers.
+    const bool has_room = !has_lists && (of_v <= 192 || (!is_grouped && !spec->score));
+    BackwardTiles tiles{.block_q = has_room ? kGradientRows : block, .store_columns = 32};
+    if (plan.tensor(s.dV).defined()) launch({}, {}, s.dV, tiles);
+    tiles.block_q = block;
+    if (plan.tensor(s.dK).defined() || plan.tensor(sums).defined()) launch(sums, s.dK, {}, tiles);
   }
 
   std::shared_ptr<const AttentionHeuristics> facts;

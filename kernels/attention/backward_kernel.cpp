@@ -250,7 +250,7 @@ BackwardKernel<T> backward_kernel(std::shared_ptr<const AttentionSpec> spec,
                                      tiles)
                       .all_tiles();
                 })
-      .prefer({.stages = tiles.stages});
+      .prefer({.stages = tiles.stages, .epilogue_tile_n = tiles.store_columns});
 }
 
 template BackwardKernel<bf16> backward_kernel<bf16>(std::shared_ptr<const AttentionSpec>,

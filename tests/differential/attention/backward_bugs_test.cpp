@@ -50,8 +50,9 @@ std::vector<Tensor> tensors_on(Device d) {
 }
 
 void call(const BackwardKernel<bf16>& kernel, const std::vector<Tensor>& t, const Stream& stream) {
-  kernel(stream, t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], kScale, false, Tensor(),
-         Tensor(), Tensor());
+  const Tensor none;  // neither lists nor packed sequences
+  kernel(stream, t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], kScale, false, 0, none, none,
+         none, none, none);
 }
 
 /// Causal attention of one head; two programs add to each block of dQ.
@@ -72,7 +73,7 @@ test::MemoryProgram backward_of_a_head(Device device) {
                         .want = want[6].to_doubles(),
                         .call = {},
                         .programs = 2,
-                        .scalars = {std::bit_cast<std::uint32_t>(kScale)},
+                        .scalars = {std::bit_cast<std::uint32_t>(kScale), 0},
                         .more_results = {{7, want[7].to_doubles()}, {8, want[8].to_doubles()}}};
   p.call = [args = p.args](const Stream& stream) {
     call(kernel, args, stream);
