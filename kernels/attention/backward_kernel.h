@@ -22,8 +22,8 @@ struct BackwardTensors {
   std::optional<Out<T, 4>> dK, dV;
 };
 
-/// Queries of an iteration, keys of a program, slots of the rings, and columns of dK and dV that are
-/// stored at a time (0: all), for which shared memory needs room.
+/// Queries of an iteration, keys of a program, slots of the rings, and columns of dK and dV that
+/// are stored at a time (0: all), for which shared memory needs room.
 struct BackwardTiles {
   int block_q = kGradientRows, block_kv = kGradientKeys, stages = 2, store_columns = 0;
   friend auto operator<=>(const BackwardTiles&, const BackwardTiles&) = default;

@@ -238,8 +238,8 @@ class Attention {
 
   /// Does the same for packed sequences (`varlen`): gradients are shaped like the packed tensors,
   /// that of lse is [total q, heads]. Rows that no sequence has are neither read nor written. The
-  /// workspace also has copies of Q, K and dO, with up to 64 more queries and 128 more keys for each
-  /// sequence.
+  /// workspace also has copies of Q, K and dO, with up to 64 more queries and 128 more keys for
+  /// each sequence.
   void varlen_backward(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
                        const CuSeqlens& lengths, const AttentionSaved& saved,
                        const AttentionGradients& of, const AttentionInputGradients& into,
