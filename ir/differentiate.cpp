@@ -184,6 +184,8 @@ Value Sweep::summed_to(Value v, Type target) {
   const auto reduce = [&](std::int64_t axis) {
     v = b.op(Opcode::Reduce, {v}, {{AttrName::axis, axis}, {AttrName::kind, "sum"}});
   };
+  // Lanes of a warp hold the last dimension of most tiles.
+  while (target.is_scalar() && k.type(v).is_tile()) reduce(k.type(v).rank() - 1);
   while (k.type(v).rank() > target.rank()) reduce(0);
   for (std::int64_t axis = 0; axis < target.rank(); ++axis) {
     const auto at = static_cast<std::size_t>(axis);

@@ -7,6 +7,7 @@
 
 #include "dsl/elementwise.h"
 #include "dsl/functions/traced_function.h"
+#include "ir/analysis/index_facts.h"
 #include "ir/differentiate.h"
 #include "tegula/functions.h"
 
@@ -71,6 +72,31 @@ class Captures {
   const Tracer& t_;
   std::vector<CaptureSource> sources_;
 };
+
+/// Returns ScoreCapture::axes of a parameter.
+std::optional<std::array<int, 4>> axes_of(const TracedFunction& f, ir::Value param) {
+  std::array<int, 4> axes{-1, -1, -1, -1};
+  const ir::Kernel& k = f.function().body;
+  if (k.type(param).is_scalar()) return axes;
+  const auto reads = ir::ops_where(k, k.body(), [&](ir::OpId op) {
+    return k[op].opcode == Opcode::LoadView && k[op].operands[0] == param;
+  });
+  if (reads.size() != 1) return {};
+  const auto& operands = k[reads[0]].operands;
+  for (std::size_t i = 1; i < operands.size(); ++i) {
+    ir::Value at = operands[i];
+    while (k[at].def && k[k[at].def].opcode == Opcode::Cast) at = k[k[at].def].operands[0];
+    bool is_known = ir::is_zero(k, at);
+    for (int a = TracedFunction::kBatch; a <= TracedFunction::kKey; ++a) {
+      int& axis = axes[static_cast<std::size_t>(a - TracedFunction::kBatch)];
+      if (at != f.argument(static_cast<TracedFunction::Argument>(a)) || axis >= 0) continue;
+      axis = static_cast<int>(i) - 1;
+      is_known = true;
+    }
+    if (!is_known) return {};
+  }
+  return axes;
+}
 
 }  // namespace
 
@@ -146,6 +172,17 @@ ScoreSlope ScoreFunction::slope() const {
              query_too = seen.contains(argument(TracedFunction::kQuery));
   if (seen.contains(s) || (key_too && query_too)) return pair;
   return key_too ? key : query_too ? query : uniform;
+}
+
+std::vector<ScoreCapture> ScoreFunction::captures() const {
+  std::vector<ScoreCapture> all;
+  if (!traced_) return all;
+  for (const ir::Param& p : traced_->function().body.params()) {
+    const dsl::Capture* c = traced_->capture(p.value);
+    if (c && !c->is_records && is_float(c->info.dtype))
+      all.push_back({source_of(*c), axes_of(*traced_, p.value)});
+  }
+  return all;
 }
 
 }  // namespace tegula

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "tegula/derivative.h"
 #include "tegula/location.h"
 #include "tegula/tensor.h"
 #include "tegula/value.h"
@@ -52,6 +53,14 @@ struct SplitScore {
 /// batch entry, the head and captured values.
 enum class ScoreSlope : std::uint8_t { zero, one, uniform, query, key, pair };
 
+/// A tensor or Scalar of floats that a score function captures.
+struct ScoreCapture {
+  CaptureSource source;
+  /// If a tensor is read once, and arguments of the function index its dimensions as they are: the
+  /// dimensions that batch entry, head, query and key index, -1 for none. Others are read at 0.
+  std::optional<std::array<int, 4>> axes;
+};
+
 class TracedFunction;
 
 /// A score function, traced once over scalars. If it cannot be traced, it has no cost and is not
@@ -66,6 +75,9 @@ class ScoreFunction {
   std::optional<SplitScore> split() const;
   /// Throws CompileError T1022 if the function has no derivative. `pair` if it cannot be traced.
   ScoreSlope slope() const;
+  /// Returns what the function captures, in an order that depends on the function only. Sources are
+  /// valid as long as this object. Empty if the function cannot be traced.
+  std::vector<ScoreCapture> captures() const;
 
  private:
   Score score_;

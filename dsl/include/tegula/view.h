@@ -297,6 +297,8 @@ class Scalar {
   operator Tile() const { return value(); }
   /// Returns the traced value, inside a kernel.
   Tile value(std::source_location at = std::source_location::current()) const;
+  /// Returns the number that copies share; null for a kernel's parameter.
+  const std::shared_ptr<detail::ScalarCell>& cell() const { return cell_; }
   /// Returns the kernel's parameter at that position; called by kernel().
   static Scalar parameter(std::uint32_t position) { return Scalar(detail::Parameter(position)); }
 

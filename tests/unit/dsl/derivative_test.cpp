@@ -255,6 +255,29 @@ TEST(CapturedAdjoints, OnlyThoseThatAreWanted) {
               ElementsAre(&pairs));
 }
 
+TEST(ScoreCaptures, AxesOfTheirReads) {
+  using Axes = std::optional<std::array<int, 4>>;
+  const Tensor full = Tensor::zeros({2, 3, 4, 5}, DType::bf16, test::kHost),
+               vector = Tensor::zeros({5}, DType::f32, test::kHost),
+               distances = Tensor::zeros({9, 3}, DType::f32, test::kHost),
+               places = Tensor::zeros({4}, DType::i32, test::kHost);
+  const Scalar<f32> factor(1.0f);
+  const ScoreFunction score([&](Tile s, Tile b, Tile h, Tile q, Tile kv) {
+    const auto v = view<f32, 1>(vector);
+    return s * factor + cast<f32>(view<bf16, 4>(full)(b, 0, kv, q)) + (v(kv) - v(q)) +
+           view<f32, 2>(distances)(q - kv, h) + cast<f32>(view<i32, 1>(places)(q));
+  });
+  std::map<const void*, Axes> axes;
+  for (const ScoreCapture& c : score.captures())
+    axes[c.source.scalar ? static_cast<const void*>(c.source.scalar.get()) : c.source.tensor] =
+        c.axes;
+  EXPECT_EQ(axes, (std::map<const void*, Axes>{{factor.cell().get(), std::array{-1, -1, -1, -1}},
+                                               {&full, std::array{0, -1, 3, 2}},
+                                               {&vector, std::nullopt},
+                                               {&distances, std::nullopt}}));
+  EXPECT_TRUE(ScoreFunction(Score()).captures().empty());
+}
+
 // ---- refusals
 std::string refusal_of(const Function& f, const char* code, unsigned& line) {
   try {
