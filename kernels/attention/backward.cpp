@@ -8,6 +8,7 @@
 #include "kernels/argument_error.h"
 #include "kernels/attention/arguments.h"
 #include "kernels/attention/backward_kernel.h"
+#include "kernels/attention/captured_gradients.h"
 #include "kernels/attention/gradient_rows.h"
 #include "kernels/attention/group_lists.h"
 #include "kernels/attention/query_traversal.h"
@@ -43,7 +44,8 @@ enum BackwardArgument : std::uint8_t {
   kOfStartsKv,
   kOfBlocks,
   kOfCounts,
-  kOfFull
+  kOfFull,
+  kGradCaptured  ///< the first one of kMaxCaptured
 };
 
 /// What a plan is built from, apart from the tensors.
@@ -51,6 +53,7 @@ struct BackwardCall {
   std::optional<std::int64_t> sequences;  ///< number of packed sequences
   CuSeqlens lengths;                      ///< of keys, then of queries: rows are keys
   std::optional<BlockList> blocks;        ///< the caller's
+  CapturedSelection captured{};
 };
 
 /// Returns the bits of the number of a block of a head that has `blocks` of them.
@@ -101,6 +104,7 @@ void check_call(AttentionNormalization weighting, const Tensor& Q, const Tensor&
   require_optional(kBackwardName, "the gradient of V", into.V, Q.dtype(), V.shape());
   require_optional(kBackwardName, "the gradient of sinks", into.sinks, DType::f32, heads);
   if (into.sinks.defined()) require_tensor(kBackwardName, "sinks", saved.sinks, DType::f32, heads);
+  ScoreCaptures::check(into.captured);
 }
 
 /// Throws for specifications whose gradients are not built.
@@ -114,16 +118,6 @@ void check_differentiable(const AttentionSpec& spec) {
     refuse("kv_range", "given without a mask", "with a mask that keeps the same keys");
 }
 
-/// Clears the gradients of keys that no query sees.
-template <class T>
-auto zero_gradients() {
-  return kernel("attention_zero_gradients", [](Out<T, 4> gradient) {
-    for (auto [b, h, n] :
-         grid({gradient.dim(0), gradient.dim(1), gradient.dim(2)}, 1, 1, kGradientRows))
-      gradient(b, h, n, all) = zeros<T>(kGradientRows, gradient.static_dim(3));
-  });
-}
-
 }  // namespace
 
 /// Kernels of one element type.
@@ -134,7 +128,7 @@ struct AttentionBackwardKernels {
   KernelOf<In<T, 4>, In<i32, 1>, Out<T, 4>> keys = whole_keys<T>();
   KernelOf<In<f32, 4>, Out<T, 4>, Scalar<f32>, std::optional<In<i32, 1>>> query_gradients =
       kernels::query_gradients<T>();
-  mutable tegula::detail::ConfiguredInstances<BackwardTiles> main;
+  mutable tegula::detail::ConfiguredInstances<std::pair<BackwardTiles, CapturedSelection>> main;
   mutable std::atomic<dsl::KernelInstance*> latest = nullptr;
 };
 
@@ -142,6 +136,7 @@ struct AttentionBackward::Kernels {
   explicit Kernels(std::shared_ptr<const AttentionHeuristics> of)
       : facts(std::move(of)),
         spec(facts, &facts->spec),
+        captures(std::make_shared<const ScoreCaptures>(spec)),
         traversal(std::make_shared<const QueryTraversal>(*spec)) {}
 
   template <class T>
@@ -156,6 +151,7 @@ struct AttentionBackward::Kernels {
   struct Slots {
     PlanSlot Q, K, V, O, lse, dO, dlse, dQ, dK, dV, starts_q, starts_kv;
     PlanSlot L = {}, D = {}, sums = {}, whole_Q = {}, whole_dO = {}, whole_K = {};
+    CapturedSlots captured = {};
   };
 
   static Slots slots_of(PlanBuilder& plan, const BackwardCall& call) {
@@ -198,17 +194,21 @@ struct AttentionBackward::Kernels {
   }
 
   template <class T>
-  void build(PlanBuilder& plan, const BackwardCall& call) const {
-    const Slots s = slots_of(plan, call);
+  void build(PlanBuilder& plan, BackwardCall call) const {
+    Slots s = slots_of(plan, call);
+    const Dims pairs = pairs_of(plan, s, call);
+    const bool visits_all = !spec->mask && !call.sequences && !call.blocks;
+    call.captured.by_pair = captures->by_pair(call.captured, pairs);
+    s.captured = captures->begin<T>(plan, kGradCaptured, call.captured,
+                                    visits_all ? std::optional(pairs) : std::nullopt);
     const Tensor &Q = plan.tensor(s.Q), &K = plan.tensor(s.K), &L = plan.tensor(s.L);
     const bool has_rows = L.numel() > 0, has_keys = K.size(2) > 0;
     const float scale = spec->scale.value_or(1.0f / std::sqrt(static_cast<float>(Q.size(3))));
     const auto& kernels = of<T>();
     if (!has_rows && !call.sequences) {
-      static const auto* const zero = new auto(zero_gradients<T>());
       for (const PlanSlot gradient : {s.dK, s.dV})
         if (plan.tensor(gradient).defined() && plan.tensor(gradient).numel() > 0)
-          plan.launch(*zero, gradient);
+          plan.launch(clear_tensor<T>(), gradient);
     }
     PlanSlot partial;
     const bool has_sinks = plan.tensor(plan.argument(kGradSinks)).defined();
@@ -224,6 +224,15 @@ struct AttentionBackward::Kernels {
     if (has_rows && Q.size(2) > 0 && plan.tensor(s.dQ).defined())
       plan.launch(kernels.query_gradients, sums, s.dQ, scale, s.starts_q);
     if (has_sinks && Q.size(1) > 0) plan.launch(sinks, partial, plan.argument(kGradSinks));
+    ScoreCaptures::finish(plan, kGradCaptured, s.captured);
+  }
+
+  /// Returns the numbers of batch entries, heads, queries and keys; lengths of sequences are
+  /// unknown.
+  static Dims pairs_of(PlanBuilder& plan, const Slots& s, const BackwardCall& call) {
+    const Tensor &Q = plan.tensor(s.Q), &K = plan.tensor(s.K);
+    return call.sequences ? Dims{*call.sequences, Q.size(1), 0, 0}
+                          : Dims{Q.size(0), Q.size(1), Q.size(2), K.size(2)};
   }
 
   /// Returns the sums of dQ by blocks of the main kernel.
@@ -292,32 +301,50 @@ struct AttentionBackward::Kernels {
     const int block = block_of(Q);
     const bool is_packed = call.sequences.has_value(), is_grouped = Q.size(1) != K.size(1),
                has_lists = plan.tensor(lists.blocks).defined();
-    const auto launch = [&](PlanSlot dQ, PlanSlot dK, PlanSlot dV, const BackwardTiles& tiles) {
+    const auto launch = [&](PlanSlot dQ, PlanSlot dK, PlanSlot dV, const BackwardTiles& tiles,
+                            const CapturedSelection& selected, const CapturedSlots& captured) {
       const auto& kernels = of<T>();
-      const BackwardKernel<T> kernel(kernels.main.of(
-          tiles, [&] { return backward_kernel<T>(spec, traversal, tiles).shared_instance(); }));
+      const BackwardKernel<T> kernel(kernels.main.of({tiles, selected}, [&] {
+        return backward_kernel<T>(spec, traversal, tiles, {captures, selected}).shared_instance();
+      }));
       kernels.latest = kernel.shared_instance().get();
-      plan.launch(kernel, is_packed ? s.whole_Q : s.Q, is_packed ? s.whole_K : s.K, s.V,
-                  is_packed ? s.whole_dO : s.dO, s.L, s.D, dQ, dK, dV, scale, is_grouped,
-                  log2_of(plan.tensor(s.L).size(2) / block), lists.blocks, lists.counts, lists.full,
-                  s.starts_q, s.starts_kv);
+      const auto with_views = [&](const auto&... views) {
+        plan.launch(kernel, is_packed ? s.whole_Q : s.Q, is_packed ? s.whole_K : s.K, s.V,
+                    is_packed ? s.whole_dO : s.dO, s.L, s.D, dQ, dK, dV, scale, is_grouped,
+                    log2_of(plan.tensor(s.L).size(2) / block), lists.blocks, lists.counts,
+                    lists.full, s.starts_q, s.starts_kv, views...);
+      };
+      std::apply(with_views, std::tuple_cat(captured.f32s, captured.pairs));
     };
     // Slots by measurement: docs/experiments/2026-11-29-attention-backward.md.
     const std::int64_t of_k = backward_columns(K.size(3)), of_v = padded_head_dim(V.size(3));
     if (of_k + of_v <= kMaxColumns)
       return launch(sums, s.dK, s.dV,
-                    {.block_q = block, .stages = std::max(of_k, of_v) > 64 ? 2 : 4});
+                    {.block_q = block,
+                     .stages = std::max(of_k, of_v) > 64 ? 2 : 4,
+                     .tma_aux_loads = has_room_for_pairs()},
+                    call.captured, s.captured);
     // Without dQ there is shared memory for twice the queries. Lists have blocks of one size, and
     // groups of heads and scores need more registers.
     const bool has_room = !has_lists && (of_v <= 192 || (!is_grouped && !spec->score));
     BackwardTiles tiles{.block_q = has_room ? kGradientRows : block, .store_columns = 32};
-    if (plan.tensor(s.dV).defined()) launch({}, {}, s.dV, tiles);
+    if (plan.tensor(s.dV).defined()) launch({}, {}, s.dV, tiles, {}, {});
     tiles.block_q = block;
-    if (plan.tensor(s.dK).defined() || plan.tensor(sums).defined()) launch(sums, s.dK, {}, tiles);
+    if (plan.tensor(s.dK).defined() || plan.tensor(sums).defined() || call.captured.any())
+      launch(sums, s.dK, {}, tiles, call.captured, s.captured);
+  }
+
+  /// Returns true if TMA can load what the score reads for each pair. Elements of more bytes leave
+  /// no room for two slots at head dim 128.
+  bool has_room_for_pairs() const {
+    constexpr int kMaxBytesOfPair = 4;
+    const int bytes = facts->schedule.tma_aux_loads ? facts->score.tma_bytes_per_element : 0;
+    return bytes > 0 && bytes <= kMaxBytesOfPair;
   }
 
   std::shared_ptr<const AttentionHeuristics> facts;
   std::shared_ptr<const AttentionSpec> spec;
+  std::shared_ptr<const ScoreCaptures> captures;
   std::shared_ptr<const QueryTraversal> traversal;
   AttentionBackwardKernels<bf16> of_bf16;
   AttentionBackwardKernels<f16> of_f16;
@@ -339,18 +366,28 @@ void AttentionBackward::call(const Stream& stream, const Tensor& Q, const Tensor
   static const BlockList kNoList;
   const BlockList& list = saved.blocks ? *saved.blocks : kNoList;
   const CuSeqlens of_call = lengths ? *lengths : CuSeqlens();
-  const auto args = tensor_args(Q, K, V, saved.O, saved.lse, saved.sinks, of.O, of.lse, into.Q,
-                                into.K, into.V, into.sinks, of_call.q, of_call.kv, list.kv_indices,
-                                list.kv_num_blocks, list.full_kv_num_blocks);
+  const auto own = tensor_args(Q, K, V, saved.O, saved.lse, saved.sinks, of.O, of.lse, into.Q,
+                               into.K, into.V, into.sinks, of_call.q, of_call.kv, list.kv_indices,
+                               list.kv_num_blocks, list.full_kv_num_blocks);
+  static const Tensor kNone;
+  std::array<tegula::detail::HostArg, kGradCaptured + kMaxCaptured> args;
+  args.fill(tensor_args(kNone)[0]);
+  std::ranges::copy(own, args.begin());
+  const CapturedSelection selected = kernels_->captures->select(into.captured);
+  for (std::size_t i = 0; i < into.captured.size(); ++i)
+    args[kGradCaptured + i] = tensor_args(into.captured[i].into)[0];
   // Lists need a bound of the keys of a sequence.
   const bool is_self = lengths && of_call.q.defined() && of_call.kv.defined() &&
                        of_call.q.data() == of_call.kv.data();
-  const PlanOptions options{lengths != nullptr,        of_call.max_seqlen_q, is_self,
-                            saved.blocks.has_value(), list.block_q,         list.block_kv};
+  const PlanOptions own_options{lengths != nullptr,        of_call.max_seqlen_q, is_self,
+                                saved.blocks.has_value(), list.block_q,         list.block_kv};
+  std::array<std::uint64_t, 6 + kMaxCaptured> options;
+  std::ranges::copy(std::span<const std::uint64_t>(own_options), options.begin());
+  std::ranges::copy(selected.captures, options.end() - kMaxCaptured);
   kernels_->plans.call(stream, args, options, [&](PlanBuilder& plan) {
     check_call(kernels_->spec->weighting, Q, K, V, saved, of, into, lengths);
     check_transposed(saved.blocks, kernels_->spec->blocks.has_value(), lengths != nullptr);
-    BackwardCall call{.sequences = {}, .lengths = {}, .blocks = saved.blocks};
+    BackwardCall call{.sequences = {}, .lengths = {}, .blocks = saved.blocks, .captured = selected};
     if (lengths) {
       call.sequences = lengths->q.size(0) - 1;
       const std::int64_t longest = is_self ? lengths->max_seqlen_q : K.size(0);

@@ -21,7 +21,8 @@ class BackwardProgram {
   BackwardProgram(const AttentionSpec& spec, const QueryTraversal& traversal,
                   const BackwardTensors<T>& x, const BlockListParams& lists,
                   const SequenceStarts& starts, const Scalar<f32>& scale,
-                  const HeadGroups& groups, const BackwardTiles& tiles)
+                  const HeadGroups& groups, const BackwardTiles& tiles,
+                  const CapturedSums<T>& captured)
       : spec_(spec),
         traversal_(traversal),
         x_(x),
@@ -30,6 +31,7 @@ class BackwardProgram {
         scale_(scale),
         groups_(groups),
         tiles_(tiles),
+        captured_(captured),
         d_(slice(0, x.dQ ? backward_columns(x.Q.static_dim(3))
                          : padded_head_dim(x.Q.static_dim(3)))),
         dv_(slice(0, padded_head_dim(x.V.static_dim(3)))),
@@ -67,7 +69,8 @@ class BackwardProgram {
   void one_tile(const SequenceRange& sequence, const Index& b, const Index& h, const Index& n,
                 const Index& whole) const {
     Gradients sums{zeros<f32>(tiles_.block_kv, d_.block()),
-                   zeros<f32>(tiles_.block_kv, dv_.block())};
+                   zeros<f32>(tiles_.block_kv, dv_.block()),
+                   captured_.zeros(tiles_.block_kv)};
     const Index &entry = sequence.entry, at = sequence.own_keys(n);
     inside(entry, h, {&x_.V}), inside(entry, h, gradients_of_keys());
     const KeyTile keys{sequence, b, h, n, fill_absent(x_.K(entry, h, whole, d_), 0),
@@ -79,11 +82,13 @@ class BackwardProgram {
       visit_group(keys, sums);
     if (x_.dK) (*x_.dK)(entry, h, at, d_) = sums.k * scale_;
     if (x_.dV) (*x_.dV)(entry, h, at, dv_) = sums.v;
+    captured_.add(sums.captured, {b, h, slice(0, 1), n});
   }
 
  private:
   struct Gradients {
     Tile k, v;
+    typename CapturedSums<T>::Carried captured;
   };
   struct KeyTile {
     SequenceRange sequence;
@@ -176,14 +181,22 @@ class BackwardProgram {
     Tile p = weights(products, score, b, h, rows);
     if_(needs_mask, [&] { p = where(visible(keys, h, m), p, 0.0f); });
     if (x_.dV) sums.v = dot(cast<T>(p), grad, sums.v);
-    if (!x_.dK && !x_.dQ) return;
+    if (!x_.dK && !x_.dQ && !captured_.any()) return;
     Tile ds = dot(keys.v, grad.T());
     if (is_softmax()) ds = p * (ds - expand(x_.D(b, h, rows), 0));
-    if (spec_.score) ds = reassociable([&] { return derivative(score, scaled, ds); });
     // A value, a gradient or a slope that is not finite must not reach the pairs that are masked.
-    if_(needs_mask, [&] {
-      ds = is_softmax() ? where(p == 0.0f, 0.0f, ds) : where(visible(keys, h, m), ds, 0.0f);
-    });
+    if (captured_.any()) {
+      const Tile kept = is_softmax() ? p != 0.0f : visible(keys, h, m);
+      const CapturedPairs at{keys.b, h, m.shifted(shift(keys.sequence)), keys.n};
+      ds = reassociable([&] {
+        return captured_.add(where(kept, score, 0.0f), ds, scaled, at, sums.captured);
+      });
+    } else {
+      if (spec_.score) ds = reassociable([&] { return derivative(score, scaled, ds); });
+      if_(needs_mask, [&] {
+        ds = is_softmax() ? where(p == 0.0f, 0.0f, ds) : where(visible(keys, h, m), ds, 0.0f);
+      });
+    }
     const Tile rounded = cast<T>(ds);
     if (x_.dK) sums.k = dot(rounded, q, sums.k);
     if (!x_.dQ) return;
@@ -232,6 +245,7 @@ class BackwardProgram {
   Tile scale_;
   const HeadGroups& groups_;
   BackwardTiles tiles_;
+  const CapturedSums<T>& captured_;
   Index d_, dv_;
   Tile group_;
 };
@@ -241,23 +255,26 @@ class BackwardProgram {
 template <class T>
 BackwardKernel<T> backward_kernel(std::shared_ptr<const AttentionSpec> spec,
                                   std::shared_ptr<const QueryTraversal> traversal,
-                                  const BackwardTiles& tiles) {
+                                  const BackwardTiles& tiles, const CapturedChoice& captured) {
+  PlanPatch plan{.stages = tiles.stages, .epilogue_tile_n = tiles.store_columns};
+  if (tiles.tma_aux_loads) plan.stages.reset(), plan.tma_aux_loads = true;
   return kernel("attention_backward",
-                [spec, traversal, tiles](const BackwardTensors<T>& tensors, Scalar<f32> scale,
-                                         const HeadGroups& groups, const BlockListParams& lists,
-                                         const SequenceStarts& starts) {
+                [=](const BackwardTensors<T>& tensors, Scalar<f32> scale, const HeadGroups& groups,
+                    const BlockListParams& lists, const SequenceStarts& starts,
+                    const CapturedViews<T>& views) {
+                  const CapturedSums<T> sums(captured, views, !groups.is_grouped);
                   BackwardProgram<T>(*spec, *traversal, tensors, lists, starts, scale, groups,
-                                     tiles)
+                                     tiles, sums)
                       .all_tiles();
                 })
-      .prefer({.stages = tiles.stages, .epilogue_tile_n = tiles.store_columns});
+      .prefer(plan);
 }
 
 template BackwardKernel<bf16> backward_kernel<bf16>(std::shared_ptr<const AttentionSpec>,
                                                     std::shared_ptr<const QueryTraversal>,
-                                                    const BackwardTiles&);
+                                                    const BackwardTiles&, const CapturedChoice&);
 template BackwardKernel<f16> backward_kernel<f16>(std::shared_ptr<const AttentionSpec>,
                                                   std::shared_ptr<const QueryTraversal>,
-                                                  const BackwardTiles&);
+                                                  const BackwardTiles&, const CapturedChoice&);
 
 }  // namespace tegula::kernels

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 
+#include "kernels/attention/captured_gradients.h"
 #include "kernels/attention/gradient_rows.h"
 #include "kernels/attention/query_traversal.h"
 #include "tegula/tegula.h"
@@ -26,6 +27,8 @@ struct BackwardTensors {
 /// are stored at a time (0: all), for which shared memory needs room.
 struct BackwardTiles {
   int block_q = kGradientRows, block_kv = kGradientKeys, stages = 2, store_columns = 0;
+  /// Whether TMA loads what the score reads for each pair, into as many slots as fit.
+  bool tma_aux_loads = false;
   friend auto operator<=>(const BackwardTiles&, const BackwardTiles&) = default;
 };
 
@@ -43,18 +46,21 @@ struct HeadGroups {
 
 template <class T>
 using BackwardKernel =
-    KernelOf<BackwardTensors<T>, Scalar<f32>, HeadGroups, BlockListParams, SequenceStarts>;
+    KernelOf<BackwardTensors<T>, Scalar<f32>, HeadGroups, BlockListParams, SequenceStarts,
+             CapturedViews<T>>;
 
 template <class T>
 BackwardKernel<T> backward_kernel(std::shared_ptr<const AttentionSpec> spec,
                                   std::shared_ptr<const QueryTraversal> traversal,
-                                  const BackwardTiles& tiles);
+                                  const BackwardTiles& tiles, const CapturedChoice& captured);
 
 extern template BackwardKernel<bf16> backward_kernel<bf16>(std::shared_ptr<const AttentionSpec>,
                                                            std::shared_ptr<const QueryTraversal>,
-                                                           const BackwardTiles&);
+                                                           const BackwardTiles&,
+                                                           const CapturedChoice&);
 extern template BackwardKernel<f16> backward_kernel<f16>(std::shared_ptr<const AttentionSpec>,
                                                          std::shared_ptr<const QueryTraversal>,
-                                                         const BackwardTiles&);
+                                                         const BackwardTiles&,
+                                                         const CapturedChoice&);
 
 }  // namespace tegula::kernels

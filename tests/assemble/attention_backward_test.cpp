@@ -20,7 +20,8 @@ struct Dims2 {
 
 /// The main kernel of a dense call, or of one of packed sequences, for the wanted gradients.
 ir::Kernel traced_backward(const AttentionSpec& spec, Dims2 dim, std::int64_t group,
-                           bool is_packed = false, const char* wanted = "QKV") {
+                           bool is_packed = false, const char* wanted = "QKV",
+                           const std::vector<CapturedGradient>& captured = {}) {
   const Attention attention(spec);
   const auto rows = [&](std::int64_t heads, std::int64_t d) {
     return is_packed ? host({256, heads, d}) : host({1, heads, 256, d});
@@ -35,7 +36,7 @@ ir::Kernel traced_backward(const AttentionSpec& spec, Dims2 dim, std::int64_t gr
                                    Device::cpu());
   const AttentionInputGradients into{gradient('Q', rows(2, dim.k)),
                                      gradient('K', rows(2 / group, dim.k)),
-                                     gradient('V', rows(2 / group, dim.v)), {}};
+                                     gradient('V', rows(2 / group, dim.v)), {}, captured};
   const Stream stream(Device::cpu());
   return traced("attention_backward", [&] {
     if (is_packed)
@@ -102,6 +103,36 @@ TEST_F(Assembled, AttentionBackwardOfWideHeads) {
           SCOPED_TRACE(testing::Message() << dim.k << " " << group << " " << wanted);
           expect_clean(traced_backward({.mask = mask}, dim, group, false, wanted), "sm_90a", true);
         }
+}
+
+TEST_F(Assembled, AttentionBackwardOfCaptures) {
+  const auto f32s = [](const Dims& shape) {
+    return Tensor::zeros(shape, DType::f32, Device::cpu());
+  };
+  const Tensor bias = host({1, 2, 256, 256}), wide = f32s({1, 2, 256, 256}),
+               shared = host({1, 1, 256, 256}), table = f32s({256, 2}), heads = f32s({2}),
+               f = f32s({1, 2, 256});
+  struct Case {
+    const char* name;
+    Score score;
+    Tensor of;
+    bool spills_at_128 = false;
+  };
+  for (const Case& c : {Case{"bias", scores::bias(bias), bias},
+                        {"f32 bias", scores::bias(wide), wide},
+                        {"shared bias", scores::bias(shared), shared, true},
+                        {"distances", scores::distance_bias(table, 0), table, true},
+                        {"heads", scores::head_temperature(heads), heads, true},
+                        {"keys and queries", scores::forgetting(f), f, true}})
+    for (const int dim : {64, 128})
+      for (const int group : {1, 2}) {
+        if (c.spills_at_128 && dim == 128) continue;
+        SCOPED_TRACE(testing::Message() << c.name << " " << dim << " group " << group);
+        const Tensor into = Tensor::zeros(c.of.shape(), c.of.dtype(), Device::cpu());
+        expect_clean(traced_backward({.score = c.score}, {dim, dim}, group, false, "QKV",
+                                     {{c.of, into}}),
+                     "sm_90a", true);
+      }
 }
 
 }  // namespace

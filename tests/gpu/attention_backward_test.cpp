@@ -135,6 +135,51 @@ TEST_P(AttentionBackward, PackedSequences) {
   }
 }
 
+/// A full bias, whose gradient is stored, and a table by head and distance, to whose gradient pairs
+/// are added.
+TEST_P(AttentionBackward, Captures) {
+  for (const int dim : {64, 128}) {
+    constexpr int kHeads = 4, kLength = 300;
+    BackwardCase c({.batch = 2,
+                    .heads = kHeads,
+                    .kv_heads = 2,
+                    .seqlen_q = kLength,
+                    .seqlen_kv = kLength,
+                    .dim = dim,
+                    .head_dim_v = dim},
+                   Device::cuda());
+    mask_by(c, [](int q, int kv) { return q >= kv; });
+    const Dims pairs{2, kHeads, kLength, kLength}, distances{kLength, kHeads};
+    const Tensor bias = Tensor::normal(pairs, DType::bf16, 0, 0.5, 11, Device::cuda()),
+                 table = Tensor::normal(distances, DType::f32, 0, 0.5, 12, Device::cuda());
+    const auto pair = [](std::int64_t b, std::int64_t h, std::int64_t q, std::int64_t kv) {
+      return static_cast<std::size_t>(((b * kHeads + h) * kLength + q) * kLength + kv);
+    };
+    const auto entry = [](std::int64_t h, std::int64_t q, std::int64_t kv) {
+      return static_cast<std::size_t>((q - kv) * kHeads + h);
+    };
+    c.host.score = [=, of_pair = bias.to_doubles(), of_distance = table.to_doubles()](
+                       double s, int b, int h, int q, int kv) {
+      return q < kv ? s : s + of_pair[pair(b, h, q, kv)] + of_distance[entry(h, q, kv)];
+    };
+    c.captured = {{bias, Tensor::full(pairs, NAN, DType::bf16, Device::cuda())},
+                  {table, Tensor::full(distances, NAN, DType::f32, Device::cuda())}};
+    const Score score = scores::compose(scores::bias(bias), scores::distance_bias(table, 0));
+    c.run(Attention({.mask = masks::causal(), .score = score}));
+    expect_backward(c);
+    std::vector<double> of_pair(static_cast<std::size_t>(bias.numel())), size(of_pair.size()),
+        of_entry(static_cast<std::size_t>(table.numel())), entry_size(of_entry.size());
+    expected_gradients(c, [&](const auto& at, double, double dg, double dg_size) {
+      const std::size_t p = pair(at[0], at[1], at[2], at[3]), e = entry(at[1], at[2], at[3]);
+      of_pair[p] = dg, size[p] = dg_size, of_entry[e] += dg, entry_size[e] += dg_size;
+    });
+    const double unit = roundoff(DType::bf16);
+    expect_gradient("bias", c.captured[0].into, of_pair, size, unit);
+    expect_gradient("table", c.captured[1].into, of_entry, entry_size, unit);
+    if (HasFatalFailure()) return;
+  }
+}
+
 /// dK and dV have equal bits in each run; those of dQ may differ, but not by much.
 TEST_P(AttentionBackward, RepeatedRuns) {
   const BackwardCase c(

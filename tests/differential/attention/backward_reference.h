@@ -20,6 +20,7 @@ struct BackwardCase {
   bool is_softmax = true;  ///< else weights are scores
   std::optional<BlockList> blocks = {};
   Tensor Q, K, V, O, lse, dO, dlse, sinks, dQ, dK, dV, dsinks;
+  std::vector<CapturedGradient> captured = {};
 
   BackwardCase(const Extents& e, Device device, DType dtype = DType::bf16, std::uint64_t seed = 1)
       : extents(e) {
@@ -46,7 +47,8 @@ struct BackwardCase {
     const Tensor saved = is_softmax ? lse : Tensor();
     a(stream, Q, K, V, O, {.lse = saved, .sinks = sinks});
     a.backward(stream, Q, K, V, {.O = O, .lse = saved, .sinks = sinks, .blocks = blocks},
-               {.O = dO, .lse = dlse}, {.Q = dQ, .K = dK, .V = dV, .sinks = dsinks});
+               {.O = dO, .lse = dlse},
+               {.Q = dQ, .K = dK, .V = dV, .sinks = dsinks, .captured = captured});
   }
 };
 
@@ -66,7 +68,12 @@ inline std::pair<double, double> score_and_slope(const HostAttention& host, doub
   return {at(x), (at(x + kStep) - at(x - kStep)) / (2 * kStep)};
 }
 
-inline ExpectedGradients expected_gradients(const BackwardCase& c) {
+/// Receives a pair {b, h, q, kv}, its scaled product, the gradient of its score, and the sum of the
+/// magnitudes of that gradient's terms.
+using OnPair =
+    std::function<void(const std::array<std::int64_t, 4>&, double s, double gradient, double size)>;
+
+inline ExpectedGradients expected_gradients(const BackwardCase& c, const OnPair& on_pair = {}) {
   const Extents& e = c.extents;
   const auto to = [](const Tensor& t) {
     return t.defined() ? t.to_doubles() : std::vector<double>();
@@ -79,7 +86,7 @@ inline ExpectedGradients expected_gradients(const BackwardCase& c) {
   x.sinks.resize(static_cast<std::size_t>(e.heads));
   const double scale = c.host.scale != 0 ? c.host.scale : 1 / std::sqrt(static_cast<double>(e.dim));
   const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
-  std::vector<double> s(at(e.seqlen_kv)), slope(s.size()), p(s.size()), dp(s.size()),
+  std::vector<double> s(at(e.seqlen_kv)), products(s), slope(s.size()), p(s.size()), dp(s.size()),
       out(at(e.head_dim_v));
   for (std::int64_t b = 0; b < e.batch; ++b)
     for (std::int64_t h = 0; h < e.heads; ++h)
@@ -96,6 +103,7 @@ inline ExpectedGradients expected_gradients(const BackwardCase& c) {
           double dot = 0;
           for (std::int64_t d = 0; d < e.dim; ++d)
             dot += q[at(row * e.dim + d)] * k[at((kv + j) * e.dim + d)];
+          products[at(j)] = dot * scale;
           const auto [value, derivative] = score_and_slope(c.host, dot * scale, {b, h, i, j});
           s[at(j)] = value, slope[at(j)] = derivative;
           top = std::max(top, s[at(j)]);
@@ -123,9 +131,11 @@ inline ExpectedGradients expected_gradients(const BackwardCase& c) {
         x.sinks[at(h)] -= std::exp(sink - top) / sum * d_of_row;
         for (std::int64_t j = 0; j < e.seqlen_kv; ++j) {
           if (std::isinf(s[at(j)])) continue;
-          const double by = c.is_softmax ? p[at(j)] * slope[at(j)] : slope[at(j)],
-                       ds = by * (c.is_softmax ? dp[at(j)] - d_of_row : dp[at(j)]),
-                       size = std::abs(by) * (std::abs(dp[at(j)]) + std::abs(d_of_row) + d_size);
+          const double by = c.is_softmax ? p[at(j)] : 1,
+                       dg = by * (c.is_softmax ? dp[at(j)] - d_of_row : dp[at(j)]),
+                       dg_size = by * (std::abs(dp[at(j)]) + std::abs(d_of_row) + d_size),
+                       ds = dg * slope[at(j)], size = dg_size * std::abs(slope[at(j)]);
+          if (on_pair) on_pair({b, h, i, j}, products[at(j)], dg, dg_size);
           for (std::int64_t d = 0; d < e.dim; ++d) {
             const std::size_t mine = at(row * e.dim + d), theirs = at((kv + j) * e.dim + d);
             x.q[mine] += scale * ds * k[theirs];

@@ -9,6 +9,7 @@ namespace tegula::test {
 struct PackedBackward {
   Packed packed;
   Tensor dO, dlse, sinks, dQ, dK, dV, dsinks;
+  std::vector<CapturedGradient> captured = {};
 
   PackedBackward(const Lengths& l, std::int64_t heads, std::int64_t kv_heads, std::int64_t dim,
                  std::int64_t head_dim_v, Device device, DType dtype = DType::bf16)
@@ -38,7 +39,7 @@ struct PackedBackward {
     t.V.slice(0, packed.kv_starts.back(), t.V.size(0)).fill(NAN);
     a.varlen_backward(stream, t.Q, t.K, t.V, packed.lengths,
                       {.O = t.O, .lse = t.Lse, .sinks = sinks}, {.O = dO, .lse = dlse},
-                      {.Q = dQ, .K = dK, .V = dV, .sinks = dsinks});
+                      {.Q = dQ, .K = dK, .V = dV, .sinks = dsinks, .captured = captured});
   }
   /// Compares each sequence with a dense reference; `host` has positions within a sequence.
   void expect(const HostAttention& host) const;

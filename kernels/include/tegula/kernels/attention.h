@@ -3,15 +3,18 @@
 #include <memory>
 #include <optional>
 #include <source_location>
+#include <vector>
 
 #include "tegula/attention_config.h"
 #include "tegula/block_mask.h"
+#include "tegula/derivative.h"
 #include "tegula/kernels/block_list.h"
 #include "tegula/location.h"
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
 #include "tegula/tile_ops.h"
 #include "tegula/value.h"
+#include "tegula/view.h"
 
 /// Attention with a mask and a score function given as lambdas, computed block by block with an
 /// online softmax (Milakov and Gimelshein 2018; Dao et al. 2022, "FlashAttention").
@@ -163,10 +166,28 @@ struct AttentionGradients {
   Tensor lse = {};  ///< f32, shaped like lse; undefined: 0. Ignored in rows without keys.
 };
 
+/// The gradient of a tensor or Scalar of floats that the score function captures.
+struct CapturedGradient {
+  /// `of` is the captured tensor or a copy of its handle: same memory, type, shape and strides.
+  CapturedGradient(const Tensor& of, const Tensor& gradient) : tensor(of), into(gradient) {}
+  /// `of` is the captured Scalar or a copy, which shares its number.
+  template <Element T>
+  CapturedGradient(const Scalar<T>& of, const Tensor& gradient)
+      : scalar(of.cell()), into(gradient) {}
+
+  Tensor tensor;
+  std::shared_ptr<tegula::detail::ScalarCell> scalar;  ///< null for a tensor
+  /// f32, or bf16 or f16 if the captured value is. Shaped like the tensor, which has at most four
+  /// dimensions; one element for a Scalar.
+  Tensor into;
+};
+
 /// Outputs of a backward call: the gradients of its inputs. Undefined ones are not computed.
 struct AttentionInputGradients {
   Tensor Q = {}, K = {}, V = {};  ///< shaped like the inputs, of their type
   Tensor sinks = {};              ///< f32 [heads]
+  /// At most 8. A value that the score reads several times has one gradient, the sum.
+  std::vector<CapturedGradient> captured = {};
 };
 
 /// A callable attention, usually made by `attention`:
@@ -221,8 +242,8 @@ class Attention {
   /// its last bits may differ; dK and dV are bitwise reproducible. A query without keys gets 0.
   /// Gradients follow from the specification: the mask's analysis with queries and keys exchanged
   /// tells which blocks are visited, and the score function is differentiated (derivative.h; T1022
-  /// at its line where that is impossible). Tensors and Scalars that the score captures get no
-  /// gradients. Weights are a softmax, or the scores themselves, which need neither lse nor sinks.
+  /// at its line where that is impossible). Tensors and Scalars that the score captures get
+  /// gradients, too (CapturedGradient). Weights are a softmax, or the scores themselves, which need neither lse nor sinks.
   /// Scratch memory, from the stream: 8 + 4 d bytes for each query of each head, whose number is
   /// padded to a multiple of 64; d is the head dim, rounded up to a power of two from 16 on. Throws
   /// CompileError for invalid tensors (as the forward call), and for tensors and specifications
