@@ -67,6 +67,9 @@ AttentionSpec distances(Tensors t, double number) {
   return {.mask = masks::causal(), .score = scores::distance_bias(t[5], static_cast<int>(number))};
 }
 
+/// Further tensors: the bias [batch, heads, queries, keys].
+AttentionSpec full_bias(Tensors t, double) { return {.score = scores::bias(t[5])}; }
+
 /// Further tensors: the table [cells of queries, cells of keys], i32, of the cells of `number`
 /// queries and keys that are kept.
 AttentionSpec table(Tensors t, double number) {
@@ -103,15 +106,17 @@ Case keyed(const char* name, const NumberedSetup& setup, Key (*key)(Tensors, dou
 }
 
 /// Does the same for the gradients of Q, K and V: O and Lse are inputs, and the last tensors are
-/// dO, dQ, dK and dV.
+/// dO, dQ, dK and dV; and, if wanted, the gradient of the first further tensor.
 template <class Key>
-Case backward(const char* name, const NumberedSetup& setup, Key (*key)(Tensors, double)) {
+Case backward(const char* name, const NumberedSetup& setup, Key (*key)(Tensors, double),
+              bool of_table = false) {
   const auto made = std::make_shared<std::map<Key, Attention>>();
   return {name, [=](const Stream& s, Tensors t, double number) {
-            const Tensors last = t.last(4);
+            const Tensors last = t.last(of_table ? 5 : 4);
+            AttentionInputGradients into{.Q = last[1], .K = last[2], .V = last[3]};
+            if (of_table) into.captured = {{t[5], last[4]}};
             made_once(*made, key(t, number), [&] { return setup(t, number).made(); })
-                .backward(s, t[0], t[1], t[2], {.O = t[3], .lse = t[4]}, {.O = last[0]},
-                          {.Q = last[1], .K = last[2], .V = last[3]});
+                .backward(s, t[0], t[1], t[2], {.O = t[3], .lse = t[4]}, {.O = last[0]}, into);
           }};
 }
 
@@ -191,6 +196,7 @@ std::vector<Case> attention_cases() {
           table_layers(),
           keyed("attention_blocks", tiles, number_key),
           keyed("attention_splits", splits, number_key),
+          keyed("attention_bias", full_bias, table_key),
           backward("attention_full_backward", unmasked, number_key),
           backward("attention_causal_backward", below_diagonal, number_key),
           backward("attention_window_backward", window, number_key),
@@ -198,6 +204,8 @@ std::vector<Case> attention_cases() {
           backward("attention_document_backward", document, document_key),
           backward("attention_alibi_causal_backward", alibi, heads_key),
           backward("attention_softcap_causal_backward", softcap<scores::Tanh::exact>, number_key),
+          backward("attention_bias_backward", full_bias, table_key, true),
+          backward("attention_distances_causal_backward", distances, table_key, true),
           varlen("attention_varlen", {}),
           varlen("attention_varlen_causal", {.mask = masks::causal()})};
 }

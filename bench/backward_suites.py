@@ -67,13 +67,14 @@ def made(make, *args):
         return fails
 
 
-def tensors_of(t, case, shape, kv_heads, tables=(), number=0.0):
+def tensors_of(t, case, shape, kv_heads, tables=(), number=0.0, of_table=False):
+    """Returns Q, K, V and dO, their gradients, and the call; with `of_table` also the gradient of the first table."""
     b, h, s, d, *rest = shape
     of_v = rest[0] if rest else d
     q, grad = (torch.randn(b, h, s, n, device=DEVICE, dtype=torch.bfloat16) for n in (d, of_v))
     k, v = (torch.randn(b, kv_heads, s, n, device=DEVICE, dtype=torch.bfloat16) for n in (d, of_v))
     o, lse = torch.empty_like(grad), torch.empty(b, h, s, device=DEVICE)
-    into = [torch.empty_like(x) for x in (q, k, v)]
+    into = [torch.empty_like(x) for x in (q, k, v, *(tables[:1] if of_table else ()))]
     t.caller(case, [q, k, v, o, lse, *tables], number)()
     return (q, k, v, grad), into, t.caller(f"{case}_backward", [q, k, v, o, lse, *tables, grad, *into], number)
 
@@ -97,17 +98,20 @@ def backward(t, causal, shape, kv_heads=None):
     return run, peers, errors, {"flops": 2 * b * h * s * s * (3 * d + 2 * shape[-1]) // (2 if causal else 1)}
 
 
-def flex_peers(q, k, v, grad, mask, score):
+def flex_peers(q, k, v, grad, mask, score, table=None):
+    """`table`: a tensor that the score has captured, which requires a gradient."""
     torch._dynamo.reset()
     leaves = [x.detach().requires_grad_() for x in (q, k, v)]
+    wanted = leaves if table is None else [*leaves, table]
 
     def gradients(call, block_mask):
         out = call(*leaves, score_mod=score, block_mask=block_mask)
-        return lambda: torch.autograd.grad(out, leaves, grad, retain_graph=True)
+        return lambda: torch.autograd.grad(out, wanted, grad, retain_graph=True)
 
     s = q.shape[2]
-    peers = {"flex": made(gradients, torch.compile(flex_attention, dynamic=False), make_block_mask(mask, None, None, s, s, device=DEVICE))}
-    if flash_peers.FLASH4:
+    block_mask = make_block_mask(mask, None, None, s, s, device=DEVICE) if mask else None
+    peers = {"flex": made(gradients, torch.compile(flex_attention, dynamic=False), block_mask)}
+    if flash_peers.FLASH4 and mask:
         def by_flash(q, k, v, score_mod, block_mask):
             return flex_attention(q, k, v, score_mod=score_mod, block_mask=block_mask, kernel_options={"BACKEND": "FLASH"})
 
@@ -123,6 +127,29 @@ def beside_flex(t, case, shape, mask, score=None, number=0.0, tables=()):
     peers = flex_peers(q, k, v, grad, mask, score)
     errors = {"max_err": error_of(into, expected(q, k, v, grad, mask))} if score is None else {"max_err": error_of(into, [x[0, 0].double() for x in peers["flex"]()])}
     return run, peers, errors, {"flops": 10 * b * h * d * kept_pairs(mask, s)}
+
+
+def with_table(t, case, shape, mask, table, score_of, number=0.0):
+    """The gradient of the table, too; the error is the largest of all."""
+    b, h, s, d = shape
+    (q, k, v, grad), into, run = tensors_of(t, case, shape, h, [table], number, of_table=True)
+    run()
+    leaf = table.detach().requires_grad_()
+    peers = flex_peers(q, k, v, grad, mask, score_of(leaf), leaf)
+    want = peers["flex"]()
+    errors = {"max_err": max(error_of(into[:3], [x[0, 0].double() for x in want]), ((into[3].double() - want[3].double()).norm() / want[3].double().norm()).item())}
+    return run, peers, errors, {"flops": 10 * b * h * d * (kept_pairs(mask, s) if mask else s * s)}
+
+
+def with_bias(t, shape):
+    b, h, s, _ = shape
+    return with_table(t, "attention_bias", shape, None, torch.randn(b, h, s, s, device=DEVICE, dtype=torch.bfloat16), lambda bias: lambda x, b, h, q, kv: x + bias[b, h, q, kv])
+
+
+def by_distance(t, shape):
+    _, h, s, _ = shape
+    table = torch.randn(2 * s - 1, h, device=DEVICE)
+    return with_table(t, "attention_distances_causal", shape, attention_suites.causal, table, lambda leaf: attention_suites.distance_bias(leaf, s - 1), float(s - 1))
 
 
 def in_documents(t, shape):
@@ -144,6 +171,8 @@ def masks(t):
     for case, score, number in (("alibi", attention_suites.alibi(shape[1]), 0.0), ("softcap", attention_suites.softcap, attention_suites.CAP)):
         yield "attention_backward_masks", f"{case} causal {attention_suites.text(shape)}", functools.partial(beside_flex, t, f"attention_{case}_causal", shape, attention_suites.causal, score, number)
     yield "attention_backward_masks", f"document {attention_suites.text(shape)}", functools.partial(in_documents, t, shape)
+    yield "attention_backward_masks", f"bias and dBias {attention_suites.text(shape)}", functools.partial(with_bias, t, shape)
+    yield "attention_backward_masks", f"table by distance and its gradient, causal {attention_suites.text(shape)}", functools.partial(by_distance, t, shape)
 
 
 SUITES = [backwards, masks]

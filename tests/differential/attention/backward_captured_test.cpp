@@ -166,9 +166,8 @@ TEST_P(BackwardCaptured, PackedSequences) {
   const Tensor of_bias = output(bias.shape()), of_head = output({2});
   c.captured = {{bias, of_bias}, {by_head, of_head}};
   const auto spec_of = [&](const Tensor& b) {
-    return AttentionSpec{.mask = masks::causal(),
-                         .score = scores::compose(scores::head_temperature(by_head), scores::bias(b)),
-                         .align_bottom_right = true};
+    const Score score = scores::compose(scores::head_temperature(by_head), scores::bias(b));
+    return AttentionSpec{.mask = masks::causal(), .score = score, .align_bottom_right = true};
   };
   c.run(Attention(spec_of(bias)));
   std::vector<double> sums(2);
@@ -187,7 +186,8 @@ TEST_P(BackwardCaptured, PackedSequences) {
     const auto want = alone.captured[0].into.to_doubles(),
                got = of_bias.slice(0, entry, entry + 1).contiguous().to_doubles(),
                heads = alone.captured[1].into.to_doubles();
-    for (std::size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-3) << s << " " << i;
+    for (std::size_t i = 0; i < want.size(); ++i)
+      ASSERT_NEAR(got[i], want[i], 1e-3) << s << " " << i;
     for (std::size_t h = 0; h < 2; ++h) sums[h] += heads[h];
   }
   for (std::size_t h = 0; h < 2; ++h) EXPECT_NEAR(of_head.to_doubles()[h], sums[h], 0.02);
