@@ -163,7 +163,7 @@ class Verifier {
   void box_of_made_view(OpId op) {
     const OpData& d = k_[op];
     const std::size_t first = first_offset(d);
-    const OpId make = maker_of(k_, d.operands[d.opcode == Opcode::CopyAsync ? 2 : 0]);
+    const OpId make = maker_of(k_, view_of_box(d));
     const std::size_t rank = make ? k_[make].operands.size() / 2 : 0;
     for (std::size_t v = 0; v < rank && first + v < d.operands.size(); ++v)
       if (k_.type(d.operands[first + v]).elem() != k_.type(k_[make].operands[1]).elem())

@@ -33,6 +33,20 @@ constexpr StepFn kStepFns[] = {
 #undef TEGULA_GRID_OP
 };
 
+/// If the last axis repeats an earlier one, the kernel ends its boxes: the earlier dimension
+/// becomes the rows of one box, the last one those of the tensor, and the base moves one box before
+/// the tensor (docs/wgmma-pipeline.md). An empty tensor stays empty.
+void end_boxes(const MapShape& shape, codegen::TensorMap& map) {
+  const auto last = shape.order.begin() + (map.rank - 1);
+  const auto ended = std::find(shape.order.begin(), last, *last) - shape.order.begin();
+  if (ended == map.rank - 1 || map.dims[ended] == 0) return;
+  const std::int64_t rows = map.box[ended];
+  map.dims[ended] = rows;
+  map.dims[map.rank - 1] += 1;
+  map.base = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(map.base) -
+                                     bits(rows * map.strides[ended]));
+}
+
 codegen::TensorMap tensor_map(const LaunchRecipe& recipe, const MachineArg& a,
                               std::span<const LaunchArg> args) {
   const MapShape& shape = recipe.maps[a.map];
@@ -51,6 +65,7 @@ codegen::TensorMap tensor_map(const LaunchRecipe& recipe, const MachineArg& a,
                                        .tensor->shape()[static_cast<std::size_t>(bound.value)];
     map.dims[bound.dim] = std::min(map.dims[bound.dim], end);
   }
+  end_boxes(shape, map);
   return map;
 }
 

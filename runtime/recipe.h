@@ -67,7 +67,8 @@ struct MapBound {
 struct MapShape {
   std::string tensor;  ///< the argument's name, for messages
   std::array<std::uint8_t, codegen::kMaxTensorRank>
-      order{};  ///< axes of the tensor, innermost first
+      order{};  ///< axes of the tensor, innermost first; the last may repeat one whose boxes end
+                ///< where the kernel says
   codegen::TensorMap map;
   std::vector<MapBound> bounds;
   friend bool operator==(const MapShape&, const MapShape&) = default;

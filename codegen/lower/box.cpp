@@ -26,7 +26,7 @@ Box::Box(Lowering& l, OpId op, Value machine_view, std::size_t first_offset)
   inside_.assign(rank, false);
   for (std::int64_t proved : d.attrs.ints(AttrName::in_bounds))
     inside_[static_cast<std::size_t>(proved)] = true;
-  for (std::size_t v = 0; v < rank; ++v) limits_.push_back(limit(d, first_offset + rank + v, v));
+  for (std::size_t v = 0; v < rank; ++v) limits_.push_back(limit(v));
   base = l.view_pointer(view_);
   gathered_ = gathered_dim(l.from, d);
   for (std::size_t v = 0; v < rank; ++v) {
@@ -45,11 +45,11 @@ Box::Box(Lowering& l, OpId op, Value machine_view, std::size_t first_offset)
   if (!offset) offset = l.b.constant(Type::scalar(index_), std::int64_t{0});
 }
 
-/// Returns the exclusive bound of a guarded view dimension: the operand of a store that narrows the
-/// box, else the view's extent.
-Value Box::limit(const OpData& d, std::size_t operand, std::size_t v) {
-  if (d.opcode == Opcode::StoreView && operand < d.operands.size())
-    return l_.get(d.operands[operand]);
+/// Returns the exclusive bound of a guarded view dimension: the operand that narrows the box, else
+/// the view's extent.
+Value Box::limit(std::size_t v) {
+  const auto limits = limits_of_box(l_.from, l_.from[op_]);
+  if (!limits.empty()) return l_.get(limits[v]);
   return inside_[v] ? Value() : l_.view_dim(view_, static_cast<int>(v), index_);
 }
 

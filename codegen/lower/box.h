@@ -30,7 +30,7 @@ class Box {
 
  private:
   Box(Lowering& l, ir::OpId op, ir::Value machine_view, std::size_t first_offset);
-  ir::Value limit(const ir::OpData& d, std::size_t operand, std::size_t v);
+  ir::Value limit(std::size_t v);
   ir::Value rows_inside(const std::vector<int>& leaders, const ir::LinearLayout& layout,
                         int tile_dim, const IndexParts& parts);
   struct Places {

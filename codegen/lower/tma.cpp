@@ -6,6 +6,8 @@
 #include "codegen/lower/shared.h"
 #include "codegen/lower/tma.h"
 #include "ir/analysis/access_width.h"
+#include "ir/gathered_box.h"
+#include "ir/made_view.h"
 
 namespace tegula::codegen {
 
@@ -135,7 +137,7 @@ class TmaBox {
         fast_(at_.layout.order()[0]),
         piece_(piece_of(at_.layout)),
         order_(map_order(d_.attrs.ints(AttrName::axes), l.from.type(d_.operands[3]).rank(), fast_)),
-        in_halves_(d_.operands.size() > 4 + order_.size()) {
+        in_halves_(multicast_flag(l.from, d_)) {
     box_.assign(order_.size(), 1);
     box_[0] = width();
     const auto axes = d_.attrs.ints(AttrName::axes);
@@ -143,10 +145,12 @@ class TmaBox {
       if (static_cast<int>(t) != fast_)
         box_[position(axes[t])] = at_.layout.shape()[static_cast<int>(t)];
     if (in_halves_ && !halves_pieces()) box_[row_position()] /= 2;
+    const Value end = ended_by();
     map_ = l.tensor_map(d_.operands[3], order_, box_, piece_.swizzle);
     barrier_ = l.mbarrier(d_.operands[2], d_.operands[1]);
     for (std::int64_t v : order_)
       corner_.push_back(l.b.cast(l.get(d_.operands[4 + static_cast<std::size_t>(v)]), DType::i32));
+    if (end) end_ = l.b.cast(l.get(end), DType::i32);
   }
 
   void copy() {
@@ -168,6 +172,33 @@ class TmaBox {
   }
   std::size_t row_position() const {
     return position(d_.attrs.ints(AttrName::axes)[static_cast<std::size_t>(rows_dim())]);
+  }
+
+  /// Returns the limit that ends the box before the view ends, or a null value. Such a limit adds a
+  /// dimension to the map (docs/wgmma-pipeline.md, "Boxes that end early").
+  Value ended_by() {
+    const auto limits = limits_of_box(l_.from, d_);
+    for (std::size_t v = 0; v < limits.size(); ++v) {
+      if (is_extent_of(l_.from, limits[v], d_.operands[3], static_cast<int>(v))) continue;
+      ended_ = position(static_cast<std::int64_t>(v));
+      order_.push_back(order_[ended_]);
+      box_.push_back(1);
+      return limits[v];
+    }
+    return {};
+  }
+
+  /// Returns the coordinates of the box. The n rows before the limit are those from row `first` on;
+  /// the others are out of bounds.
+  std::vector<Value> coordinates() const {
+    std::vector<Value> all = corner_;
+    if (!end_) return all;
+    const Value first = corner_[ended_], rows = l_.b.i32(box_[ended_]);
+    const Value inside = l_.b.op(Opcode::Min, {l_.b.sub(end_, first), rows}),
+                n = l_.b.op(Opcode::Max, {inside, l_.b.i32(0)});
+    all[ended_] = l_.b.sub(rows, n);
+    all.back() = l_.b.add(first, n);
+    return all;
   }
 
   /// If the other CTA loads the same box, multicasts one half to both; else loads both halves.
@@ -200,13 +231,14 @@ class TmaBox {
   }
 
   void copy_pieces(int count, const AttrList& attrs) {
+    const std::vector<Value> at = coordinates();
     for (int p = 0; p < count; ++p) {
       ir::Dims first = ir::Dims::filled(at_.layout.rank(), 0);
       first[fast_] = p * width();
       std::vector<Value> operands{map_, l_.b.add(at_.base, l_.b.i32(at_.layout.offset(first))),
                                   barrier_};
-      operands.insert(operands.end(), corner_.begin(), corner_.end());
-      if (p > 0) operands[3] = l_.b.add(corner_[0], l_.b.i32(p * width()));
+      operands.insert(operands.end(), at.begin(), at.end());
+      if (p > 0) operands[3] = l_.b.add(at[0], l_.b.i32(p * width()));
       l_.b.create(Opcode::TmaLoad, operands, std::span<const Type>(), attrs);
     }
   }
@@ -218,7 +250,8 @@ class TmaBox {
   SwizzleSegment piece_;
   Ints order_, box_;
   bool in_halves_;
-  Value map_, barrier_;
+  Value map_, barrier_, end_;  ///< `end_`: exclusive end of the rows, if a limit ends the box
+  std::size_t ended_ = 0;      ///< position of the dimension that it ends
   std::vector<Value> corner_;
 };
 

@@ -10,16 +10,10 @@
 namespace tegula::ir {
 namespace {
 
-Value view_of_box(const OpData& box) {
-  return box.operands[box.opcode == Opcode::CopyAsync ? 2 : 0];
-}
-
-/// Returns the divisor of a store_view's limit along a view dimension, or 0 if it has no limits.
-/// The limits follow the offsets if absence narrowed the box.
-std::int64_t limit_divisor(const Kernel& k, const OpData& box, std::size_t view_dim,
-                           std::size_t rank) {
-  if (box.opcode != Opcode::StoreView || box.operands.size() <= 2 + rank) return 0;
-  return divisor_of(k, box.operands[2 + rank + view_dim]);
+/// Returns the divisor of a box's limit along a view dimension, or 0 if it has no limits.
+std::int64_t limit_divisor(const Kernel& k, const OpData& box, std::size_t view_dim) {
+  const auto limits = limits_of_box(k, box);
+  return limits.empty() ? 0 : divisor_of(k, limits[view_dim]);
 }
 
 Type tile_of(const Kernel& k, const OpData& box) {
@@ -88,7 +82,7 @@ int access_elements(const Kernel& k, const OpData& box) {
     const bool proved = std::ranges::find(inside, static_cast<std::int64_t>(v)) != inside.end();
     if (facts.strides[v] != 1 || proved) continue;
     elements = std::gcd(elements, view.shape()[v] != kDynamic ? view.shape()[v] : facts.dim_div[v]);
-    elements = std::gcd(elements, limit_divisor(k, box, v, rank));
+    elements = std::gcd(elements, limit_divisor(k, box, v));
   }
   return static_cast<int>(std::max<std::int64_t>(1, elements));
 }

@@ -11,6 +11,7 @@
 #include "ir/analysis/tma_access.h"
 #include "ir/eval/cell.h"
 #include "ir/eval/evaluate.h"
+#include "ir/gathered_box.h"
 #include "ir/loop.h"
 #include "ir/op_table.h"
 
@@ -252,9 +253,7 @@ class Walk {
   void copy(OpId op) {
     const std::int64_t bytes = slot_bytes(k_.type(k_[op].operands[0]));
     ChannelEvent e{ChannelEvent::Kind::Copy, op, at(op, 0, 1), at(op, 2, 1), bytes};
-    const auto& operands = k_[op].operands;
-    const bool may_multicast = operands.size() > 4 + k_.type(operands[3]).shape().size();
-    if (may_multicast && number(operands.back()) != 0)
+    if (const Value same = multicast_flag(k_, k_[op]); same && number(same) != 0)
       e.signals = ChannelEvent::SignalScope::BothCtas;
     add(std::move(e));
   }

@@ -72,6 +72,8 @@ std::string_view why_not_tma_tile(Type view, std::span<const std::int64_t> axes,
 
 std::string_view why_not_tma_load(const Kernel& k, const OpData& load) {
   if (gathered_dim(k, load) >= 0) return "an index tile selects its rows";
+  if (!limits_of_box(k, load).empty() && k.type(load.operands[0]).rank() == kMaxMapRank)
+    return "a crop ends its rows, and the tensor has 5 dimensions";
   return why_not_tma_tile(k.type(load.operands[0]), load.attrs.ints(AttrName::axes),
                           k.type(load.results[0]));
 }

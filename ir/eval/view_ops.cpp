@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ir/gathered_box.h"
+
 namespace tegula::ir::interp {
 
 bool Box::is_inside() const {
@@ -153,6 +155,25 @@ void check_made(Program& p, OpId id, const MadeView& view, Type type, Box& box) 
   });
 }
 
+/// Applies the limits that a box may have after its offsets: elements from them on are outside.
+void apply_limits(Program& p, OpId id, std::span<const std::int64_t> offsets, Box& box) {
+  const OpData& d = p.op(id);
+  if (limits_of_box(p.kernel(), d).empty()) return;
+  const std::size_t rank = offsets.size(), first = first_offset(d);
+  const auto axes = d.attrs.ints(AttrName::axes);
+  for (std::size_t v = 0; v < rank && !box.is_outside; ++v) {
+    if (is_gathered(p.kernel(), d, v)) continue;  // its places are inside, or have no address
+    const std::int64_t left = p.integer(id, first + rank + v, "a limit").value_or(0) - offsets[v];
+    const auto axis = std::ranges::find(axes, static_cast<std::int64_t>(v)) - axes.begin();
+    if (axis == std::ssize(axes)) {
+      box.is_outside |= left <= 0;
+    } else {
+      Box::Dim& dim = box.dims[static_cast<std::size_t>(axis)];
+      dim.high = std::clamp(left, dim.low, dim.high);
+    }
+  }
+}
+
 }  // namespace
 
 Box make_box(Program& p, OpId id, std::size_t view, std::size_t first_offset,
@@ -192,6 +213,7 @@ Box make_box(Program& p, OpId id, std::size_t view, std::size_t first_offset,
     box.dims.push_back({shape[i], t.strides[d] * size, low, high});
   }
   if (has_offsets) check_proofs(p, id, box, p.operand_type(id, view).view_facts().strides, offsets);
+  apply_limits(p, id, offsets, box);
   const bool touches_memory =
       !box.is_outside &&
       std::ranges::all_of(box.dims, [](const Box::Dim& d) { return d.low < d.high; });
@@ -200,30 +222,6 @@ Box make_box(Program& p, OpId id, std::size_t view, std::size_t first_offset,
   if (touches_memory && of.made) check_made(p, id, *of.made, p.operand_type(id, view), box);
   return box;
 }
-
-namespace {
-
-/// Applies the limits that a store may have after its offsets: elements at or beyond them are
-/// dropped.
-void apply_limits(Program& p, OpId id, Box& box) {
-  const std::size_t rank = box.tensor->dims.size();
-  if (p.op(id).operands.size() <= 2 + rank) return;
-  const auto axes = p.attrs(id).ints(AttrName::axes);
-  for (std::size_t v = 0; v < rank && !box.is_outside; ++v) {
-    if (p.operand_type(id, 2 + v).is_tile()) continue;  // its places are inside, or have no address
-    const auto limit = p.integer(id, 2 + rank + v, "a limit");
-    const std::int64_t left = limit.value_or(0) - p.operand(id, 2 + v).cells[0].i;
-    const auto axis = std::ranges::find(axes, static_cast<std::int64_t>(v)) - axes.begin();
-    if (axis == std::ssize(axes)) {
-      box.is_outside |= left <= 0;
-    } else {
-      Box::Dim& d = box.dims[static_cast<std::size_t>(axis)];
-      d.high = std::clamp(left, d.low, d.high);
-    }
-  }
-}
-
-}  // namespace
 
 namespace {
 
@@ -318,8 +316,7 @@ namespace {
 template <class Write>
 void for_each_stored(Program& p, OpId id, const Write& write) {
   const Value tile = p.op(id).operands[1];
-  Box box = make_box(p, id, 0, 2, p.operand_type(id, 1).shape());
-  apply_limits(p, id, box);
+  const Box box = make_box(p, id, 0, 2, p.operand_type(id, 1).shape());
   const Cell* cells = p.dense(tile);
   const std::uint8_t* states = p.states(tile);
   if (box.region == nullptr) return;

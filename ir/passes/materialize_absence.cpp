@@ -1,7 +1,8 @@
 // Turns absent elements into plain values. Before: elements of a box outside its view are absent.
 // After: they read as 0, and the ops for which absence matters are guarded: reductions and scans
 // select the identity, dot gets zeros along k, accesses through pointers get masks, and store_view
-// gets limits (one per view dimension after its offsets) if its value is absent inside the view.
+// gets limits (one per view dimension after its offsets) if its value is absent inside the view. So
+// does a load_view of a dot operand that is cropped.
 // Absence is tracked as bounds per tile dimension (element i is present if 0 <= offset + i <
 // limit), which cost one comparison per row or column instead of one per element. Boxes of made
 // views whose pieces may be cut by the end are accessed by address.
@@ -13,9 +14,9 @@
 #include "ir/analysis/index_facts.h"
 #include "ir/builder.h"
 #include "ir/gathered_box.h"
-#include "ir/made_view.h"
 #include "ir/passes/absence/absence.h"
 #include "ir/passes/absence/arg_reduce.h"
+#include "ir/passes/absence/box_limits.h"
 #include "ir/passes/absence/cut_pieces.h"
 #include "ir/pipeline.h"
 #include "ir/reduce_kind.h"
@@ -26,7 +27,8 @@ namespace {
 
 class Materializer {
  public:
-  Materializer(Kernel& k, bool keep_checks) : k_(k), absence_(k), keep_checks_(keep_checks) {}
+  Materializer(Kernel& k, bool keep_checks)
+      : k_(k), absence_(k), limits_(k, absence_), keep_checks_(keep_checks) {}
 
   std::span<const OpId> masked_choices() const { return absence_.masked_choices(); }
 
@@ -252,7 +254,7 @@ class Materializer {
       const Value v = k_[op].operands[i];
       const auto rank = static_cast<std::int64_t>(k_.type(v).rank());
       const std::int64_t axis = i == 0 ? rank - 1 : rank - 2;
-      if (absence_.is_zero_filled(v, rank == 3 ? -1 : axis)) continue;
+      if (absence_.is_zero_filled(v, rank == 3 ? -1 : axis) || limits_.end_load(op, v)) continue;
       Value present = mask_along(b, v, axis);
       // The product of an absent batch is 0.
       if (const Value batch = rank == 3 ? mask_along(b, v, 0) : Value())
@@ -359,38 +361,18 @@ class Materializer {
   }
 
   void store_limits(OpId op) {
-    const Value view = k_[op].operands[0], value = k_[op].operands[1];
-    const auto rank = static_cast<std::size_t>(k_.type(view).rank());
+    const Value value = k_[op].operands[1];
     const Ints axes(k_[op].attrs.ints(AttrName::axes).begin(),
                     k_[op].attrs.ints(AttrName::axes).end());
     std::vector<PresenceBound> all(absence_.of(value).begin(), absence_.of(value).end());
     std::ranges::copy(absence_.at_offsets(op), std::back_inserter(all));
     scatter_places(op, all);
-    Builder b(k_, op);
-    std::vector<Value> limits;
-    for (std::size_t v = 0; v < rank; ++v)
-      limits.push_back(extent_of(b, view, static_cast<int>(v),
-                                 Type::scalar(k_.type(k_[op].operands[2 + v]).dtype())));
-    bool narrowed = false;
-    if (has_cut_pieces(k_, op) ||
-        std::ranges::any_of(all, [&](const PresenceBound& x) { return needs_mask(op, x, axes); }))
+    std::vector<Value> extents = limits_.extents(op);
+    if (has_cut_pieces(k_, op) || std::ranges::any_of(all, [&](const PresenceBound& x) {
+          return limits_.needs_mask(op, x, axes);
+        }))
       return store_by_address(op, all, axes);
-    for (const PresenceBound& bound : all) {
-      // A box that is absent as a whole is not stored: the limit of its first dimension becomes 0.
-      const auto v =
-          static_cast<std::size_t>(bound.is_whole() ? (axes.empty() ? 0 : axes[0])
-                                                    : axes[static_cast<std::size_t>(bound.dim)]);
-      const Value offset = k_[op].operands[2 + v];
-      if (adds_nothing(op, bound, offset, static_cast<int>(v))) continue;
-      const std::int64_t extent =
-          bound.dim < 0 ? 1 : k_.type(value).shape()[static_cast<std::size_t>(bound.dim)];
-      limits[v] = b.op(Opcode::Min, {limits[v], limit_in_view(b, bound, offset, extent)});
-      forget_inside(op, static_cast<std::int64_t>(v));
-      narrowed = true;
-    }
-    if (!narrowed) return;
-    k_[op].operands.insert(k_[op].operands.end(), limits.begin(), limits.end());
-    changed_ = true;
+    changed_ |= limits_.append(op, std::move(extents), all, k_.type(value));
   }
 
   /// Masks accesses through pointers where an address or a value is absent.
@@ -440,7 +422,10 @@ class Materializer {
     const Value v = k_[op].operands[0], with = k_[op].operands[1];
     const std::string_view kind = k_[op].attrs.s(AttrName::kind);
     Value filled = v;
-    if (kind != "any" && (!is_zero(k_, with) || !absence_.is_zero_filled(v) || kind == "present")) {
+    const bool is_filled =
+        is_zero(k_, with) && kind != "present" &&
+        (absence_.is_zero_filled(v) || (kind.empty() && limits_.end_load(op, v)));
+    if (kind != "any" && !is_filled) {
       std::vector<PresenceBound> bounds = absence_.before_fill(v);
       if (kind != "present") drop_unobserved(bounds, k_[op].results[0]);
       Builder b(k_, op);
@@ -463,25 +448,6 @@ class Materializer {
     }
   }
 
-  /// Returns true if the limit of the store's own view drops all that the bound excludes.
-  bool adds_nothing(OpId op, const PresenceBound& bound, Value offset, int view_dim) const {
-    if (bound.is_whole() || bound.mask || !begins_at(k_, bound, offset)) return false;
-    const Value view = k_[op].operands[0];
-    return is_extent_of(k_, bound.limit, view, view_dim) ||
-           absence_.facts().is_extent_at_most(view, view_dim, bound.limit, op);
-  }
-
-  /// Returns true if the bound requires a mask. A limit only cuts off the end, not elements before
-  /// the view or arbitrary ones.
-  bool needs_mask(OpId op, const PresenceBound& bound, const Ints& axes) const {
-    if (bound.is_whole()) return false;
-    if (bound.mask) return true;
-    const auto v = static_cast<int>(axes[static_cast<std::size_t>(bound.dim)]);
-    const Value offset = k_[op].operands[static_cast<std::size_t>(2 + v)];
-    return !bound.is_upper && !begins_at(k_, bound, offset) &&
-           !absence_.facts().is_non_negative(bound.offset, op);
-  }
-
   void load_by_address(OpId op) {
     const Value tile = k_[op].results[0], loaded = load_in_pieces(k_, op);
     absence_.rename(std::vector{tile}, std::vector{loaded});
@@ -500,7 +466,8 @@ class Materializer {
     for (const PresenceBound& bound : bounds) {
       if (!bound.is_whole() && !bound.mask) {
         const auto v = static_cast<int>(axes[static_cast<std::size_t>(bound.dim)]);
-        if (adds_nothing(op, bound, d.operands[static_cast<std::size_t>(2 + v)], v)) continue;
+        if (limits_.adds_nothing(op, bound, d.operands[static_cast<std::size_t>(2 + v)], v))
+          continue;
       }
       present = both(b, present,
                      type.is_tile() ? absence_.mask(b, bound, type.shape())
@@ -516,54 +483,9 @@ class Materializer {
     changed_ = true;
   }
 
-  /// Returns the extent rounded up to a multiple of every access width, so that it does not narrow
-  /// the accesses.
-  static std::int64_t beyond(std::int64_t extent) { return (extent + 63) / 64 * 64; }
-
-  /// Returns the bound as a limit in the view; `extent` is that of the tile along the bound's
-  /// dimension.
-  Value limit_in_view(Builder& b, const PresenceBound& bound, Value offset, std::int64_t extent) {
-    const Type index = k_.type(offset);
-    if (bound.is_whole()) {
-      // "No limit" is a multiple of every access width, so that it does not narrow the accesses.
-      constexpr std::int64_t kNoLimit = INT32_MAX - 63;
-      Value inside = bound.mask;
-      if (!inside) {
-        const Value first = absence_.plain(b, bound.offset);
-        const Value from = b.cmp("ge", first, b.constant(k_.type(first), std::int64_t{0}));
-        inside = b.op(Opcode::And, {from, b.cmp("lt", first, bound.limit)});
-      }
-      const Value none = b.constant(index, std::int64_t{0});
-      return b.select(inside, b.constant(index, kNoLimit), none);
-    }
-    if (is_same(k_, bound.offset, offset)) return bound.limit;
-    const Value first = absence_.plain(b, bound.offset);
-    // A box that starts after its view's end has a negative rest; the comparison with bounds is
-    // unsigned.
-    Value rest = b.sub(bound.limit, first);
-    const Type wide = k_.type(rest);
-    const bool is_converted = wide != index;
-    // "No limit" plus an offset would overflow. Elements after the tile do not matter, nor how far
-    // the tile is beyond the limit.
-    if (bound.is_guarded || is_converted)
-      rest = b.op(Opcode::Min, {rest, b.constant(wide, beyond(extent))});
-    if (is_converted) {
-      rest = b.op(Opcode::Max, {rest, b.constant(wide, std::int64_t{0})});
-      rest = b.cast(rest, index.dtype());
-    }
-    const Value none = b.constant(index, std::int64_t{0});
-    return b.op(Opcode::Max, {b.add(rest, offset), none});
-  }
-
-  void forget_inside(OpId op, std::int64_t view_dim) {
-    Ints inside;
-    for (std::int64_t v : k_[op].attrs.ints(AttrName::in_bounds))
-      if (v != view_dim) inside.push_back(v);
-    k_[op].attrs.set(AttrName::in_bounds, inside);
-  }
-
   Kernel& k_;
   Absence absence_;
+  BoxLimits limits_;
   std::vector<std::pair<OpId, Value>>
       settled_;  ///< ops that define absence, and their replacements
   bool keep_checks_;

@@ -6,6 +6,7 @@
 #include <map>
 #include <ranges>
 
+#include "ir/gathered_box.h"
 #include "ir/layout/conversion.h"
 #include "ir/layout/shared_layout.h"
 #include "ir/matrix_type.h"
@@ -90,10 +91,7 @@ class ScheduleReader {
     if (is_new) add_channel(is_tma ? ChannelKind::Tma : ChannelKind::CpAsync, slots);
     Channel& c = s_.channels[at->second];
     if (std::ranges::find(c.payload, load) == c.payload.end()) c.payload.push_back(load);
-    constexpr std::size_t kView = 3;
-    c.multicast |=
-        is_tma &&
-        d.operands.size() > kView + 1 + static_cast<std::size_t>(k_.type(d.operands[kView]).rank());
+    c.multicast |= is_tma && multicast_flag(k_, d);
   }
 
   void roles() {

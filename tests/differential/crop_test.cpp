@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "tegula/tegula.h"
 
@@ -49,6 +50,52 @@ TEST_P(Crop, StoresAndSumsStopAtTheGroupsEnd) {
           want += in[r * 7 + c];
         ASSERT_EQ(s[(g * blocks + block) * 7 + c], want) << g << " " << block << " " << c;
       }
+}
+
+/// For each group, the product of its rows of `a`, transposed, and of `b`.
+auto group_products() {
+  return kernel(
+      "group_products", [](In<bf16, 2> a, In<bf16, 2> b, In<i32, 1> starts, Out<f32, 3> products) {
+        for (auto g : grid(GridSpace(starts.dim(0) - 1), 1)) {
+          const Tile first = fill_absent(starts(g), 0), end = fill_absent(starts(g.first() + 1), 0);
+          const Index all = slice(0, 64);
+          Tile sum = zeros<f32>(64, 64);
+          for (auto k : steps(max(end - first, 0), 64)) {
+            const Index rows = k.shifted(first);
+            assume(rows.first() >= 0);
+            const Tile x = fill_absent(crop(a(rows, all), 0, rows.first(), end), 0),
+                       y = fill_absent(crop(b(rows, all), 0, rows.first(), end), 0);
+            sum = dot(x.T(), y, sum);
+          }
+          products(g, all, all) = sum;
+        }
+      });
+}
+
+/// TMA ends the boxes: rows of the next group and rows after the last one, all NaN, are not read.
+TEST_P(Crop, ProductsStopAtTheGroupsEnd) {
+  const std::vector<i32> starts{0, 5, 70, 70, 230};
+  const auto values = [&](std::uint64_t seed) {
+    const Tensor t = Tensor::integers({300, 64}, DType::bf16, -3, 3, seed, GetParam());
+    t.slice(0, 5, 70).fill(NAN);
+    t.slice(0, 230, 300).fill(NAN);
+    return t;
+  };
+  const Tensor a = values(1), b = values(2),
+               products = Tensor::full({4, 64, 64}, 1000, DType::f32, GetParam());
+  const auto product = group_products();
+  product(a, b, Tensor::from(starts, GetParam()), products);
+  const auto x = a.to_doubles(), y = b.to_doubles(), out = products.to_doubles();
+  for (const std::size_t g : {0, 2, 3})
+    for (std::size_t i = 0; i < 64 * 64; ++i) {
+      double want = 0;
+      for (auto r = static_cast<std::size_t>(starts[g]);
+           r < static_cast<std::size_t>(starts[g + 1]); ++r)
+        want += x[r * 64 + i / 64] * y[r * 64 + i % 64];
+      ASSERT_EQ(out[g * 64 * 64 + i], want) << g << " " << i;
+    }
+  if (GetParam().kind == DeviceKind::sim)
+    EXPECT_NE(product.dump("optimize").find("order = [1, 0, 0]"), std::string::npos);
 }
 
 }  // namespace
