@@ -196,11 +196,11 @@ class Program {
   }
 
   QueryRows rows_of(const SequenceRange& sequence, const Index& h, const Index& m) const {
-    const Tile length = x_.Q.dim(2);
-    const QueryRows rows = rows_.pack_gqa ? QueryRows::of_group(h, m, length, rows_.seqlen_q)
-                                          : QueryRows::of_head(h, m);
+    const Tile length = x_.Q.dim(2),
+               queries = rows_.pack_gqa ? rows_.seqlen_q : sequence.seqlen_q(length);
+    const QueryRows rows = rows_.pack_gqa ? QueryRows::of_group(h, m, length, queries)
+                                          : QueryRows::of_head(h, m, queries);
     if (!spec_.align_bottom_right) return rows;
-    const Tile queries = rows_.pack_gqa ? rows_.seqlen_q : sequence.seqlen_q(length);
     return rows.shifted(sequence.seqlen_kv - queries);
   }
 
@@ -258,9 +258,9 @@ class Program {
     for (auto step : kv_blocks.steps()) {
       // Keys beyond seqlen_kv read as 0 (varlen: as keys of the next sequence). The mask excludes
       // them, so their softmax weights are 0.
-      const Index n = kv_blocks.block(step), kv = sequence.keys(n);
-      const Tile keys = fill_absent(x_.K(entry, h / group_, kv, d_), 0),
-                 values = fill_absent(x_.V(entry, h / group_, kv, dv_), 0);
+      const Index n = kv_blocks.block(step);
+      const Tile keys = fill_absent(x_.K(entry, h / group_, sequence.keys(n), d_), 0),
+                 values = fill_absent(visible_values(sequence, h, n, kv_blocks, step), 0);
       const Tile scores = masked(scored(dot(q, keys.T()), s.rows, b, n), s, b, n, kv_blocks, step);
       // Without a score function there is nothing to reassociate.
       const auto of_block = [&] {
@@ -271,6 +271,18 @@ class Program {
       acc = dot(cast<T>(weights), values, acc);
     }
     return s;
+  }
+
+  /// Loads the values of a block without keys that no row of the tile may attend to: their weights
+  /// are 0, but 0 times NaN is NaN. Blocks begin at a visible key; the tensor ends without a crop.
+  Tile visible_values(const SequenceRange& sequence, const Index& h, const Index& n,
+                      const KvBlockIterator& kv_blocks, const Index& step) const {
+    const Index kv = sequence.keys(n);
+    std::optional<Tile> end = spec_.mask ? kv_blocks.visible_end(step) : std::nullopt;
+    if (sequence.kv_first) end = *sequence.kv_first + end.value_or(sequence.seqlen_kv);
+    if (end) assume(kv.first() >= 0);
+    const Tile values = x_.V(sequence.entry, h / group_, kv, dv_);
+    return end ? crop(values, 0, kv.first(), *end) : values;
   }
 
   Tile scored(const Tile& s, const QueryRows& rows, const Index& b, const Index& n) const {

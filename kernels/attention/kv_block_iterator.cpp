@@ -8,6 +8,7 @@ KvBlockIterator KvBlockIterator::range(const KvRanges& keys, const Tile& length,
   KvBlockIterator v;
   v.length_ = length;
   v.block_ = block;
+  v.has_end_ = keys.visible || !keys.visible_intervals.empty();
   if (keys.visible_intervals.empty()) {
     const KvRange all = keys.visible.value_or(KvRange{tegula::full<i32>(0), length});
     v.lo_ = all.lo;
@@ -24,24 +25,20 @@ KvBlockIterator KvBlockIterator::range(const KvRanges& keys, const Tile& length,
 /// Sorts the intervals and removes keys that blocks of earlier intervals contain: each block begins
 /// at the first visible key not yet visited, which minimizes the number of blocks.
 void KvBlockIterator::place(const std::vector<KvRange>& keys) {
-  struct VisitedInterval {
-    Tile lo, hi;
-  };
-  std::vector<VisitedInterval> spans;
   for (const KvRange& r : keys) {
     const Tile some = r.lo < r.hi;
-    spans.push_back({where(some, r.lo, 0), where(some, r.hi, 0)});
+    visible_.push_back({where(some, r.lo, 0), where(some, r.hi, 0)});
   }
-  for (std::size_t n = spans.size(); n > 1; --n)
+  for (std::size_t n = visible_.size(); n > 1; --n)
     for (std::size_t i = 0; i + 1 < n; ++i) {
-      VisitedInterval &x = spans[i], &y = spans[i + 1];
+      KvRange &x = visible_[i], &y = visible_[i + 1];
       const Tile keep = x.lo <= y.lo;
-      const VisitedInterval low{where(keep, x.lo, y.lo), where(keep, x.hi, y.hi)};
+      const KvRange low{where(keep, x.lo, y.lo), where(keep, x.hi, y.hi)};
       y = {where(keep, y.lo, x.lo), where(keep, y.hi, x.hi)};
       x = low;
     }
   Tile taken = tegula::full<i32>(0), steps = tegula::full<i32>(0);
-  for (const VisitedInterval& s : spans) {
+  for (const KvRange& s : visible_) {
     const Tile first = max(s.lo, taken), blocks = cdiv(max(s.hi - first, 0), block_);
     const Tile before = steps * block_;
     parts_.push_back({first - before, steps});
@@ -130,6 +127,15 @@ Tile KvBlockIterator::BlockListRow::at(const Tile& i, const Tile& full_count) co
   if (!views.two_ended) return i;
   if (!columns) return where(i < full_count, i, views.blocks.dim(3) - 1 - (i - full_count));
   return where(i < full_count, columns->begin + i, columns->end - 1 - (i - full_count));
+}
+
+std::optional<Tile> KvBlockIterator::visible_end(const Index& step) const {
+  if (!has_end_) return std::nullopt;
+  if (visible_.empty()) return min(hi_, length_);
+  const Tile block_end = block(step).first() + block_;
+  Tile end = visible_.front().hi;
+  for (const KvRange& keys : visible_) end = where(keys.lo < block_end, max(end, keys.hi), end);
+  return min(end, length_);
 }
 
 Tile KvBlockIterator::needs_mask(const Index& step, bool has_mask) const {

@@ -56,6 +56,9 @@ class KvBlockIterator {
   /// Returns true if the kv block needs masking: it contains keys beyond seqlen_kv, or keys that
   /// the mask may exclude for some row.
   Tile needs_mask(const Index& step, bool has_mask) const;
+  /// Returns the end (exclusive) of the keys of the iteration's block that some row may attend to,
+  /// at most seqlen_kv, or nothing if the traversal does not know such an end.
+  std::optional<Tile> visible_end(const Index& step) const;
 
  private:
   /// Returns the end (exclusive) of the iteration range.
@@ -81,8 +84,10 @@ class KvBlockIterator {
       reverse_end_;  ///< in reverse: iteration i visits the block that begins at key end - i
   int block_ = 0;
   bool has_step_ = false;  ///< at least one iteration in every tile
+  bool has_end_ = false;   ///< visible keys may end before seqlen_kv
   std::vector<KvRange> full_;
   std::vector<PlacedInterval> parts_;  ///< empty: a single interval
+  std::vector<KvRange> visible_;       ///< the keys of `parts_`, by their first key
   Tile full_count_;
   std::optional<BlockListRow> row_;
 };

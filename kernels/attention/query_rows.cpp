@@ -36,9 +36,9 @@ std::pair<Index, Index> VarlenTileScheduler::at(const Tile& number) const {
   return {Index(found, 1), slice(tile * rows_, rows_)};
 }
 
-QueryRows QueryRows::of_head(const Index& h, const Index& m) {
+QueryRows QueryRows::of_head(const Index& h, const Index& m, const Tile& seqlen_q) {
   const Tile first = m.first();
-  return {h, expand(m, 1), first, first + (m.block() - 1), h};
+  return {h, expand(m, 1), first, min(first + m.block(), seqlen_q) - 1, h};
 }
 
 QueryRows QueryRows::shifted(const Tile& by) const {

@@ -67,11 +67,11 @@ class VarlenTileScheduler {
 /// Heads and positions of the rows of a tile, and bounds of the positions.
 struct QueryRows {
   Tile heads, positions;  ///< [rows, 1], or a scalar if all rows share one
-  Tile first, last;
-  Tile head_of_row;  ///< `heads` as [rows], or a scalar
+  Tile first, last;       ///< of the queries that exist
+  Tile head_of_row;       ///< `heads` as [rows], or a scalar
 
   /// Returns the positions of one head.
-  static QueryRows of_head(const Index& h, const Index& m);
+  static QueryRows of_head(const Index& h, const Index& m, const Tile& seqlen_q);
   /// Returns the same rows with positions shifted by `by`.
   QueryRows shifted(const Tile& by) const;
   /// Returns the positions of the heads of a group, head by head; `rows` is the number per group.

@@ -13,7 +13,7 @@ constexpr int kRows = 64, kKeys = 64;
 /// Records the checks of a block of queries and keys.
 void check_block(const AttentionSpec& spec, const SequenceRange& sequence, const Tile& seqlen_q,
                  const Index& b, const Index& h, const Index& m, const Index& n) {
-  QueryRows rows = QueryRows::of_head(h, m);
+  QueryRows rows = QueryRows::of_head(h, m, seqlen_q);
   const Tile length = sequence.seqlen_kv, columns = expand(n, 0);
   Tile visible = rows.positions < seqlen_q && columns < length;
   if (spec.align_bottom_right) rows = rows.shifted(length - seqlen_q);

@@ -189,8 +189,10 @@ TEST(Sm80, Softmax) {
     }
 }
 
-/// The library's kernel, called as the library calls it for whole sequences.
-void expect_attention(const AttentionSpec& spec, DType type, std::int64_t length, int dim) {
+/// The library's kernel, called as the library calls it for whole sequences. Keys and values after
+/// the first `seen` ones are NaN.
+void expect_attention(const AttentionSpec& spec, DType type, std::int64_t length, int dim,
+                      std::optional<std::int64_t> seen = {}) {
   SCOPED_TRACE(testing::Message() << name(type) << ", " << length << " rows, head dim " << dim);
   const std::int64_t heads = 4, kv_heads = 2;
   const auto normal = [&](std::int64_t of_heads, std::uint64_t seed) {
@@ -200,6 +202,7 @@ void expect_attention(const AttentionSpec& spec, DType type, std::int64_t length
   const Tensor Q = normal(heads, 1), K = normal(kv_heads, 2), V = normal(kv_heads, 3),
                want = unwritten(shape, type), got = unwritten(shape, type),
                want_lse = unwritten(rows, DType::f32), got_lse = unwritten(rows, DType::f32);
+  for (const Tensor& t : {K, V}) t.slice(2, seen.value_or(length), length).fill(NAN);
   const Attention attention(spec);
   const ir::Kernel tile =
       traced("attention", [&] { attention(Stream(Device::cpu()), Q, K, V, want, want_lse); });
@@ -222,6 +225,8 @@ TEST(Sm80, Attention) {
     expect_attention({.mask = masks::causal()}, type, 130, 128);
   }
   expect_attention({.mask = masks::causal()}, DType::bf16, 100, 256);
+  expect_attention({.mask = [](Tile, Tile, Tile q, Tile kv) { return q >= kv && kv < 90; }},
+                   DType::bf16, 161, 64, 90);
 }
 
 /// Asked for, there is no TMA: the kernel is the one that nobody asked of.

@@ -1,6 +1,7 @@
 // Attention on the GPU, by either back end; twins: tests/fuzz/attention_test.cpp and
 // tests/differential/attention on the simulator.
 #include "runtime/context.h"
+#include "tests/differential/attention/varlen_tensors.h"
 #include "tests/fuzz/random_attention.h"
 #include "tests/gpu/by_back_end.h"
 #include "tests/gpu/recorded_graph.h"
@@ -28,6 +29,58 @@ TEST_P(AttentionOnGpu, LongSequences) {
                       dtype, Order::bshd, Device::cuda());
       causal(Stream(Device::cuda()), t.Q, t.K, t.V, t.O, t.Lse);
       expect_attention(host, t);
+      if (HasFatalFailure()) return;
+    }
+}
+
+/// Keys and values that no row of a tile may attend to hold NaN and infinities.
+TEST_P(AttentionOnGpu, HiddenValues) {
+  const Device gpu = Device::cuda();
+  const Attention causal({.mask = masks::causal()});
+  Scalar<i32> seqlen_q = 1, seqlen_kv = 5000;
+  const Attention cache({.mask = masks::causal_bottom_right(seqlen_q, seqlen_kv)});
+  HostAttention below_diagonal, in_cache;
+  below_diagonal.mask = [](int, int, int q, int kv) { return q >= kv; };
+  in_cache.mask = [](int, int, int, int kv) { return kv < 5000; };
+  for (const DType dtype : {DType::bf16, DType::f16})
+    for (const int d : {64, 96, 128, 256}) {
+      SCOPED_TRACE(testing::Message() << d << " " << name(dtype));
+      for (const int queries : {128, 300}) {
+        const Tensors t({.heads = 4,
+                         .kv_heads = 2,
+                         .seqlen_q = queries,
+                         .seqlen_kv = 700,
+                         .dim = d,
+                         .head_dim_v = d},
+                        dtype, Order::bshd, gpu);
+        spoil(t, {{queries, 700}});
+        causal(Stream(gpu), t.Q, t.K, t.V, t.O, t.Lse);
+        expect_attention(below_diagonal, t);
+        if (HasFatalFailure()) return;
+      }
+      const Tensors t({.heads = 8, .kv_heads = 2, .seqlen_kv = 6000, .dim = d, .head_dim_v = d},
+                      dtype, Order::bshd, gpu);
+      spoil(t, {{5000, 6000}});
+      cache(Stream(gpu), t.Q, t.K, t.V, t.O, t.Lse);
+      expect_attention(in_cache, t);
+      if (HasFatalFailure()) return;
+    }
+}
+
+/// The same for the rows of the next packed sequence and for spare rows after the last one.
+TEST_P(AttentionOnGpu, HiddenValuesOfSequences) {
+  const Lengths lengths{{70, 0, 1033}, {50, 40, 1150}};
+  const Attention causal({.mask = masks::causal()}), all(AttentionSpec{});
+  HostAttention below_diagonal;
+  below_diagonal.mask = [](int, int, int q, int kv) { return q >= kv; };
+  for (const int d : {64, 128, 256})
+    for (const auto& [attention, host] :
+         {std::pair{causal, below_diagonal}, {all, HostAttention{}}}) {
+      const Packed p(lengths, 2, 1, d, d, DType::bf16, Device::cuda(), /*spare=*/64);
+      spoil(p.all, {{50, 90}, {1240, 1304}}, 0);
+      attention.varlen(Stream(Device::cuda()), p.all.Q, p.all.K, p.all.V, p.all.O, p.lengths,
+                       p.all.extras());
+      p.expect(host);
       if (HasFatalFailure()) return;
     }
 }

@@ -20,8 +20,8 @@ auto make_probe(const AttentionHeuristics& facts, AttentionTileShape tiles) {
         const AttentionSpec& spec = facts.spec;
         for (auto [b, h, m] : grid({full<i32>(1), full<i32>(1), rows}, 1, 1, tiles.block_q)) {
           const Tile length = seqlen_kv, tile = m.first() / tiles.block_q;
-          QueryRows of =
-              pack_gqa ? QueryRows::of_group(h, m, rows, seqlen_q) : QueryRows::of_head(h, m);
+          QueryRows of = pack_gqa ? QueryRows::of_group(h, m, rows, seqlen_q)
+                                  : QueryRows::of_head(h, m, seqlen_q);
           if (spec.align_bottom_right) of = of.shifted(length - seqlen_q);
           const KvBlockIterator kv_blocks =
               blocks ? KvBlockIterator::list({*blocks, *counts, *full_counts, !spec.blocks}, b, h,

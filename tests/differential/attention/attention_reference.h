@@ -2,6 +2,7 @@
 // Attention against double precision: one call of the library, every row of it checked.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <functional>
 #include <string>
@@ -69,6 +70,20 @@ struct Tensors {
   /// All outputs there are.
   AttentionExtras extras(Tensor sinks = {}) const { return {Lse, Max, std::move(sinks)}; }
 };
+
+struct RowRange {
+  int first, end;
+};
+
+/// Overwrites rows of K and V, which are dimension `dim`, by NaN, infinity and -infinity in turn.
+inline void spoil(const Tensors& t, const std::vector<RowRange>& hidden, int dim = 2) {
+  constexpr std::array kBad{static_cast<double>(NAN), static_cast<double>(INFINITY),
+                            -static_cast<double>(INFINITY)};
+  for (const RowRange& rows : hidden)
+    for (int i = rows.first; i < rows.end; ++i)
+      for (const Tensor& x : {t.K, t.V})
+        x.slice(dim, i, i + 1).fill(kBad[static_cast<std::size_t>(i) % kBad.size()]);
+}
 
 /// Unit roundoff of what weights and outputs are rounded to.
 inline double roundoff(DType dtype) { return std::ldexp(1, dtype == DType::bf16 ? -8 : -11); }

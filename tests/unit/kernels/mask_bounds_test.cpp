@@ -356,8 +356,8 @@ TEST(DerivedRange, GivesWhatAllKeysGive) {
               [](auto q, auto kv) { return q * kv % 3 == 0; });
 }
 
-/// Whether a row's output depends on keys that are NaN: weights of 0 do not hide them, only a block
-/// that is not computed does.
+/// Whether a row's output depends on keys that are NaN: weights of 0 do not hide them, only the end
+/// of the keys that the tile visits does.
 bool reads_nan(const Mask& mask, std::int64_t row, std::int64_t lo, std::int64_t hi) {
   Inputs in;
   std::vector<f32> v(kKeys * kDim, 1.0f);
@@ -385,7 +385,8 @@ TEST(DerivedRange, KeysThatNoRowSeesAreNotComputed) {
   // Tiles of 128 rows and 128 keys.
   EXPECT_FALSE(reads_nan(causal(), 0, 128, kKeys));
   EXPECT_FALSE(reads_nan(causal(), 128, 256, kKeys));
-  EXPECT_TRUE(reads_nan(causal(), 128, 254, kKeys)) << "in a block that is computed";
+  EXPECT_FALSE(reads_nan(causal(), 128, kQueries, kKeys)) << "the tile ends at the last query";
+  EXPECT_TRUE(reads_nan(causal(), 128, kQueries - 1, kKeys)) << "which attends to its own key";
   EXPECT_FALSE(reads_nan(sliding_window(20), 130, 0, 108));
   EXPECT_FALSE(reads_nan(prefix_lm(40), 0, 128, kKeys));
   EXPECT_FALSE(reads_nan(prefix_lm(200), 130, 256, kKeys));

@@ -205,8 +205,9 @@ struct AttentionInputGradients {
 /// head_dim_v]. Strides are arbitrary, but the last dimension is contiguous. heads is a multiple of
 /// kv_heads (GQA); both head dims are multiples of 8 up to 256. A row without keys gives 0. Lengths
 /// are arbitrary and may change without recompilation. Results are bitwise reproducible. Masked
-/// keys may have any contents, but their values must be finite if the row's tile visits their
-/// block, because they are multiplied by weights of 0.
+/// keys may have any contents, and so may values before and after the keys that the queries of a
+/// tile attend to. Other masked values must be finite if the tile visits their block, because they
+/// are multiplied by weights of 0 (docs/attention.md, "Hidden values").
 class Attention {
  public:
   /// Compiles nothing yet. Throws CompileError (T1612 to T1615, T1618, T1622) for an invalid or
@@ -231,8 +232,8 @@ class Attention {
   /// head_dim], V [total kv, kv_heads, head_dim_v], O [total q, heads, head_dim_v]; lse and row_max
   /// [total q, heads]. Mask and score receive the sequence's index as `b`, and positions in it.
   /// `lengths.max_seqlen_q` may be any bound of the sequences' queries. Rows of O after the last
-  /// sequence are not written. Values must be finite, as those of the next sequence may be
-  /// multiplied by 0. Lengths, their number and max_seqlen_q may change without recompiling.
+  /// sequence are not written, and keys and values after it may have any contents. Lengths, their
+  /// number and max_seqlen_q may change without recompiling.
   void varlen(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
               const Tensor& O, const CuSeqlens& lengths, const AttentionExtras& extras = {},
               Loc at = std::source_location::current()) const;
