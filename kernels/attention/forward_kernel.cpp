@@ -278,7 +278,7 @@ class Program {
   Tile visible_values(const SequenceRange& sequence, const Index& h, const Index& n,
                       const KvBlockIterator& kv_blocks, const Index& step) const {
     const Index kv = sequence.keys(n);
-    std::optional<Tile> end = spec_.mask ? kv_blocks.visible_end(step) : std::nullopt;
+    std::optional<Tile> end = kv_blocks.visible_end(step);
     if (sequence.kv_first) end = *sequence.kv_first + end.value_or(sequence.seqlen_kv);
     if (end) assume(kv.first() >= 0);
     const Tile values = x_.V(sequence.entry, h / group_, kv, dv_);
@@ -315,7 +315,7 @@ class Program {
               const KvBlockIterator& kv_blocks, const Index& step) const {
     const Tile columns = expand(n, 0);
     if_(kv_blocks.needs_mask(step, spec_.mask != nullptr), [&] {
-      const Tile inside = columns < s.sequence.seqlen_kv;
+      const Tile inside = columns < kv_blocks.key_end(s.sequence.seqlen_kv);
       scores = where(spec_.mask ? inside && kept(s, b, n, columns) : inside, scores,
                      masked_score(spec_.weighting));
     });

@@ -53,7 +53,9 @@ class KvBlockIterator {
   Index step(const Tile& number) const;
   Index block(const Index& step) const;
   Tile is_first(const Index& step) const;
-  /// Returns true if the kv block needs masking: it contains keys beyond seqlen_kv, or keys that
+  /// Returns the end (exclusive) of the keys, which is seqlen_kv except under a given range.
+  Tile key_end(const Tile& seqlen_kv) const { return row_ ? seqlen_kv : length_; }
+  /// Returns true if the kv block needs masking: it contains keys beyond `key_end`, or keys that
   /// the mask may exclude for some row.
   Tile needs_mask(const Index& step, bool has_mask) const;
   /// Returns the end (exclusive) of the keys of the iteration's block that some row may attend to,

@@ -28,7 +28,8 @@ KvBlockIterator KvTraversal::kv_blocks(const QueryRows& rows, const Tile& length
   if (range_) keys.visible = range_(rows.first, rows.last, length);
   if (range_) keys.visible->lo = max(keys.visible->lo, 0);
   if (full_) keys.full = full_(rows.first, rows.last, length);
-  return KvBlockIterator::range(keys, length, block);
+  // Keys beyond a given range are masked as those beyond the sequence are.
+  return KvBlockIterator::range(keys, range_ ? min(keys.visible->hi, length) : length, block);
 }
 
 std::optional<BlockListArgs> KvTraversal::lists(const Stream& stream, const AttentionTensors& t,

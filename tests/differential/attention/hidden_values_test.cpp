@@ -59,6 +59,11 @@ std::vector<Case> cases_of_128_queries() {
        [](int, int, int, int kv) { return kv < 20 || (kv >= 300 && kv < 330); },
        {{20, 300}, {330, 400}}},
       {"a given range", given, [](int, int, int q, int kv) { return q >= kv; }, {{128, 400}}},
+      {"a given range alone",
+       {.kv_range = [](const Tile&, const Tile&,
+                       const Tile&) { return KvRange{full<i32>(20), full<i32>(150)}; }},
+       [](int, int, int, int kv) { return kv >= 20 && kv < 150; },
+       {{0, 20}, {150, 400}}},
   };
 }
 
