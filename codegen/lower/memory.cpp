@@ -8,7 +8,7 @@
 #include "codegen/lower/lowering.h"
 #include "codegen/lower/pointers.h"
 #include "codegen/lower/tma.h"
-#include "ir/analysis/facts.h"
+#include "ir/eval/eval.h"
 #include "ir/layout/linear_layout.h"
 #include "tegula/error.h"
 
@@ -227,8 +227,9 @@ void lower_Assume(Lowering& l, OpId op) {
   const Type type = l.from.type(d.operands[0]);
   AttrList attrs = d.attrs;
   OpId compared;
-  if (ir::states_fact(l.from, op)) {
-    attrs.set(AttrName::kind, std::string("assume"));
+  const std::optional<ir::FindingKind> finding = ir::finding_of(d.attrs.s(AttrName::kind));
+  if (!finding) attrs.set(AttrName::kind, std::string("assume"));
+  if (!finding || ir::shows_numbers(*finding)) {
     compared = comparison_of(l.from, d.operands[0]);
     if (compared) attrs.set(AttrName::pred, std::string(l.from[compared].attrs.s(AttrName::pred)));
   }

@@ -221,21 +221,14 @@ Step sim_SpecialReg(Warp& w, const Instr& i) {
 
 Step sim_Trap(Warp& w, const Instr& i) {
   const std::string_view kind = i.op->attrs.s(AttrName::kind);
-  if (kind == "assume") {
+  const std::optional<ir::FindingKind> finding = ir::finding_of(kind);
+  if (kind == "assume" || finding) {
     const int lane = std::countr_zero(w.mask);
-    std::string text = "assumption does not hold";
+    std::string text(i.op->attrs.s(AttrName::message, "assumption does not hold"));
     if (!i.in.empty())
       text += ": " + ir::comparison(i.op->attrs.s(AttrName::pred), w.info(i.in[0]).elem.dtype,
                                     w.cell(i.in[0], 0, lane), w.cell(i.in[1], 0, lane));
-    w.cta.report(w, i, Detector::Assume, std::move(text), lane);
-    return Step::Next;
-  }
-  if (kind == "inside" || kind == "elements" || kind == "contraction") {
-    w.cta.report(w, i,
-                 kind == "inside"     ? Detector::OutsideRead
-                 : kind == "elements" ? Detector::LostElements
-                                      : Detector::ContractionDiffers,
-                 std::string(i.op->attrs.s(AttrName::message)), std::countr_zero(w.mask));
+    w.cta.report(w, i, finding ? detector_of(*finding) : Detector::Assume, std::move(text), lane);
     return Step::Next;
   }
   w.cta.report(w, i, Detector::Trapped,

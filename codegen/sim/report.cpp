@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "codegen/sim/findings.h"
+#include "tegula/error.h"
 
 namespace tegula::sim {
 namespace {
@@ -27,6 +28,21 @@ std::string place(const Loc& loc) {
 std::string_view name(Detector d) { return kRows[static_cast<std::size_t>(d)].name; }
 std::string_view code(Detector d) { return kRows[static_cast<std::size_t>(d)].code; }
 std::string_view doc(Detector d) { return kRows[static_cast<std::size_t>(d)].doc; }
+
+Detector detector_of(ir::FindingKind kind) {
+  switch (kind) {
+#define DETECTOR(Name, text, code, doc)
+#define SHARED_DETECTOR(Name, text, kind) \
+  case ir::FindingKind::kind:             \
+    return Detector::Name;
+#include "codegen/sim/detectors.def"
+#undef DETECTOR
+#undef SHARED_DETECTOR
+    default:
+      break;
+  }
+  throw InternalError("no detector of this finding");
+}
 
 std::string_view op_name(const ir::Kernel& kernel, ir::OpId op) {
   return op ? ir::info(kernel[op].opcode).mnemonic : std::string_view("kernel start");

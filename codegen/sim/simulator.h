@@ -40,6 +40,9 @@ std::string_view name(Detector d);
 std::string_view code(Detector d);
 std::string_view doc(Detector d);
 
+/// Returns the detector of the same faults as the interpreter's finding.
+Detector detector_of(ir::FindingKind kind);
+
 class DetectorSet {
  public:
   static DetectorSet all() { return DetectorSet(); }

@@ -45,7 +45,7 @@ Value counted_dim(const Kernel& k, Value count, std::int64_t block) {
 
 bool states_fact(const Kernel& k, OpId assume) {
   const std::string_view kind = k[assume].attrs.s(AttrName::kind);
-  return kind != "inside" && kind != "reads" && kind != "elements" && kind != "contraction";
+  return kind.empty() || kind == "count";
 }
 
 bool counts_from_zero(const Kernel& k, OpId assume) {

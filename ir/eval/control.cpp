@@ -249,11 +249,11 @@ void eval_Assume(Program& p, OpId id) {
     if ((state & kPoison) != 0) {
       p.report_poison(id, "uses", "as a condition", p.value(v).origin);
     } else if (cells[i].i == 0 && !states_fact(p.kernel(), id)) {
-      const std::string_view kind = p.attrs(id).s(AttrName::kind);
-      p.report(kind == "elements"      ? FindingKind::LostElements
-               : kind == "contraction" ? FindingKind::ContractionDiffers
-                                       : FindingKind::OutsideRead,
-               id, p.op(id).loc, [&] { return std::string(p.attrs(id).s(AttrName::message)); });
+      const FindingKind found = *finding_of(p.attrs(id).s(AttrName::kind));
+      p.report(found, id, p.op(id).loc, [&] {
+        return std::string(p.attrs(id).s(AttrName::message)) +
+               (shows_numbers(found) ? compared(p, v, i) : "");
+      });
     } else if (cells[i].i == 0) {
       p.report(FindingKind::AssumeViolated, id, p.op(id).loc, [&] {
         return fmt::format("assumption does not hold{}{}", shape.empty() ? "" : " at ",

@@ -204,6 +204,21 @@ constexpr std::int64_t kProgramsWorthAThread = 8;
 
 }  // namespace
 
+std::optional<FindingKind> finding_of(std::string_view kind) {
+  using enum FindingKind;
+  constexpr std::pair<std::string_view, FindingKind> kKinds[] = {
+      {"inside", OutsideRead},     {"elements", LostElements}, {"contraction", ContractionDiffers},
+      {"page entry", PageEntry}, {"page room", PageRoom},    {"request", RequestLengths}};
+  for (const auto& [name, found] : kKinds)
+    if (name == kind) return found;
+  return std::nullopt;
+}
+
+bool shows_numbers(FindingKind kind) {
+  using enum FindingKind;
+  return kind == PageEntry || kind == PageRoom || kind == RequestLengths;
+}
+
 std::string Finding::what() const {
   return fmt::format("{}: {} (program {}, {}, {}{})", name(kind), text, program[0], program[1],
                      program[2], count > 1 ? fmt::format("; {} times", count) : "");

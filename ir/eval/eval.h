@@ -67,6 +67,12 @@ constexpr std::string_view name(FindingKind kind) { return row(kind).name; }
 /// Returns the stable code of the kind, such as "T1301".
 constexpr std::string_view code(FindingKind kind) { return row(kind).code; }
 
+/// Returns the finding for an Assume of this kind that does not hold, or nothing if such an Assume
+/// states a fact.
+std::optional<FindingKind> finding_of(std::string_view kind);
+/// Returns true if the numbers that the condition compares are part of the finding's text.
+bool shows_numbers(FindingKind kind);
+
 /// One fault of the program that ran, reported once per op and kind.
 struct Finding {
   FindingKind kind{};

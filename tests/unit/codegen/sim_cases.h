@@ -361,6 +361,10 @@ inline const std::string kStoredAndRead =
 
 inline std::vector<Case> global_cases() {
   const std::string bare = "sem = \"release\", ", whole = bare + "scope = \"gpu\"";
+  const auto checked = [](Detector kind, const char* name, const std::string& of) -> Case {
+    const std::string trap = "trap [kind = \"" + of + "\"]";
+    return {kind, name, replaced(kTrap, "trap", trap), "pred = \"lt\"", "pred = \"eq\""};
+  };
   return {
       {Detector::ProgramRace, "words of another warp without barrier", exchange_in_global(32), bar,
        "pin"},
@@ -415,20 +419,19 @@ inline std::vector<Case> global_cases() {
        "%lock, %one, %first",
        {2, 1, 1}},
       {Detector::Deadlock, "loop that changes nothing", kLoop, "add %j, %one", "add %j, %zero"},
-      {Detector::Assume, "assumption that does not hold",
-       replaced(kTrap, "trap", "trap [kind = \"assume\"]"), "pred = \"lt\"", "pred = \"eq\""},
+      checked(Detector::Assume, "assumption that does not hold", "assume"),
       {Detector::Assume, "comparison that does not hold",
        replaced(kTrap, "trap", "trap %t, %zero [kind = \"assume\", pred = \"gt\"]"),
        "pred = \"lt\"", "pred = \"eq\""},
       {Detector::DivisionByZero, "stored quotient by zero", kQuotient, "%t, %one", "%t, %zero"},
       {Detector::ScatterRepeats, "lanes store different values to one element", kQuotient,
        "%at = addptr %g, %t", "%at = addptr %g, %zero"},
-      {Detector::OutsideRead, "element read outside its view",
-       replaced(kTrap, "trap", "trap [kind = \"inside\"]"), "pred = \"lt\"", "pred = \"eq\""},
-      {Detector::LostElements, "accumulator that loses an element",
-       replaced(kTrap, "trap", "trap [kind = \"elements\"]"), "pred = \"lt\"", "pred = \"eq\""},
-      {Detector::ContractionDiffers, "operands of different lengths",
-       replaced(kTrap, "trap", "trap [kind = \"contraction\"]"), "pred = \"lt\"", "pred = \"eq\""},
+      checked(Detector::OutsideRead, "element read outside its view", "inside"),
+      checked(Detector::LostElements, "accumulator that loses an element", "elements"),
+      checked(Detector::ContractionDiffers, "operands of different lengths", "contraction"),
+      checked(Detector::PageEntry, "entry that names no page", "page entry"),
+      checked(Detector::PageRoom, "more rows than entries", "page room"),
+      checked(Detector::RequestLengths, "more queries than keys", "request"),
   };
 }
 
@@ -581,10 +584,8 @@ inline std::vector<Case> cta_cases() {
 
 inline std::vector<Case> all_cases() {
   std::vector<Case> all = lane_cases();
-  for (Case& c : cta_cases()) all.push_back(std::move(c));
-  for (Case& c : global_cases()) all.push_back(std::move(c));
-  for (Case& c : cluster_cases()) all.push_back(std::move(c));
-  for (Case& c : multicast_cases()) all.push_back(std::move(c));
+  for (const auto& cases : {cta_cases, global_cases, cluster_cases, multicast_cases})
+    for (Case& c : cases()) all.push_back(std::move(c));
   return all;
 }
 

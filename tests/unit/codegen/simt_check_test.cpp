@@ -34,7 +34,9 @@ constexpr std::array kUnseen{Detector::LaneRace,       Detector::MbarrierWait,
                              Detector::WaitPlain,      Detector::OutsideRead,
                              Detector::Assume,         Detector::Trapped,
                              Detector::DivisionByZero, Detector::ScatterRepeats,
-                             Detector::LostElements,   Detector::ContractionDiffers};
+                             Detector::LostElements,   Detector::ContractionDiffers,
+                             Detector::PageEntry,      Detector::PageRoom,
+                             Detector::RequestLengths};
 /// Single cases of detectors that the check has otherwise.
 constexpr std::array<std::string_view, 10> kUnseenCases{
     "lock never given back",
