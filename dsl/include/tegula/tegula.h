@@ -16,6 +16,7 @@
 #include "tegula/math.h"
 #include "tegula/memory.h"
 #include "tegula/order.h"
+#include "tegula/paged_view.h"
 #include "tegula/print.h"
 #include "tegula/programs.h"
 #include "tegula/random.h"

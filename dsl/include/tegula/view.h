@@ -45,6 +45,12 @@ class Subscript {
   /// Elements at or beyond this end, if there is one, are absent (Index::until).
   const Arg& end() const { return end_; }
   const Loc& loc() const { return loc_; }
+  /// Returns the same subscript at another location.
+  Subscript at(const Loc& loc) const {
+    Subscript moved = *this;
+    moved.first_ = first_.at(loc), moved.loc_ = loc;
+    return moved;
+  }
 
  private:
   Arg first_, end_;
