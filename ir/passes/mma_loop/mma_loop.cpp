@@ -134,14 +134,14 @@ void MmaLoop::leave_outer_loops() {
 /// Issues the loads of the iteration at `iv` from the producer thread, if that iteration exists.
 /// Stationary operands follow the loads of the first iteration: the previous tile may still read
 /// them, and waiting for that must not delay the other loads.
-void MmaLoop::fill_iteration(Builder& b, const OperandPipeline& pipeline, Value iv, Value slot,
+void MmaLoop::fill_iteration(Builder& b, const OperandPipeline* pipeline, Value iv, Value slot,
                              Value free, bool with_stationary) {
   const Value exists = has_iteration(b, loop, iv, may_pass_);
   const OpId branch = b.make_if(b.op(Opcode::And, {producer_thread_, exists}), {});
   Builder inner(k, k[branch].regions[0]);
   inner.loc = b.loc;
   IterationOffsets offsets(k, source_body_, iv);
-  pipeline.ring.fill(inner, offsets, slot, free);
+  if (pipeline) pipeline->ring.fill(inner, offsets, slot, free);
   if (with_stationary && stationary)
     stationary->ring.fill(
         inner, offsets, stationary->begin.slot,
@@ -149,9 +149,12 @@ void MmaLoop::fill_iteration(Builder& b, const OperandPipeline& pipeline, Value 
 }
 
 void MmaLoop::fill_prologue(int first) {
-  if (pipelines.empty()) return;  // threads copy everything
   Builder b = before(loop);
   Value iv = k[loop].operands[0];
+  if (pipelines.empty()) {  // threads copy everything else
+    if (stationary) fill_iteration(b, nullptr, iv, {}, {}, true);
+    return;
+  }
   std::vector<RingPosition> at;
   for (const OperandPipeline& pipeline : pipelines) at.push_back(pipeline.begin);
   const auto count = [&](const OperandPipeline& f) {
@@ -163,7 +166,7 @@ void MmaLoop::fill_prologue(int first) {
       if (step >= count(pipelines[i])) continue;
       // The previous use of the slot was one phase earlier.
       const Value free = is_nested() ? b.op(Opcode::Xor, {at[i].phase, b.i32(1)}) : Value();
-      fill_iteration(b, pipelines[i], iv, at[i].slot, free, step == 0 && i == 0);
+      fill_iteration(b, &pipelines[i], iv, at[i].slot, free, step == 0 && i == 0);
       at[i] = pipelines[i].ring.next(b, at[i]);
     }
     iv = b.add(iv, k[loop].operands[2]);
@@ -175,7 +178,7 @@ void MmaLoop::prefetch_next(Builder& b, const OperandPipeline& pipeline, RingPos
   for (int s = pipeline.last_stage + 1; s < pipeline.ring.slots(); ++s)
     ahead = b.add(ahead, k[loop].operands[2]);
   const RingPosition read = pipeline.ring.back(b, at, 1);
-  fill_iteration(b, pipeline, ahead, read.slot, read.phase, false);
+  fill_iteration(b, &pipeline, ahead, read.slot, read.phase, false);
 }
 
 void MmaLoop::finish() {

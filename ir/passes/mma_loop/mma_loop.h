@@ -122,7 +122,7 @@ class MmaLoop {
   void remark();
   void enter_outer_loops();
   void leave_outer_loops();
-  void fill_iteration(Builder& b, const OperandPipeline& pipeline, Value iv, Value slot, Value free,
+  void fill_iteration(Builder& b, const OperandPipeline* pipeline, Value iv, Value slot, Value free,
                       bool with_stationary);
 
   const Plan& plan_;
