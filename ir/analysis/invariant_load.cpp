@@ -27,8 +27,9 @@ Value view_of_pointers(const Kernel& k, Value pointers) {
 
 bool is_invariant_load(const Kernel& k, OpId op) {
   const OpData& d = k[op];
-  if (d.opcode != Opcode::Load) return false;
-  const Value view = view_of_pointers(k, d.operands[0]);
+  if (!d.is(Opcode::Load, Opcode::LoadView)) return false;
+  const Value view =
+      d.opcode == Opcode::LoadView ? d.operands[0] : view_of_pointers(k, d.operands[0]);
   return view && k.type(view).view_facts().access == Access::In;
 }
 

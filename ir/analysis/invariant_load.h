@@ -9,7 +9,7 @@ namespace tegula::ir {
 /// in an earlier iteration and in another warp. With an index outside the view the result is 0.
 bool is_invariant_scalar_load(const Kernel& k, OpId op);
 
-/// Returns true for a load of any shape through addresses in a view with access In.
+/// Returns true for a load of any shape from a view with access In, also through addresses.
 bool is_invariant_load(const Kernel& k, OpId op);
 
 /// Returns true for a masked load of a row or column through addresses in a view with access In: it

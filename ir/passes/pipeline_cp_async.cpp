@@ -13,6 +13,7 @@
 #include <optional>
 #include <vector>
 
+#include "ir/erase_unused.h"
 #include "ir/loop.h"
 #include "ir/matrix_type.h"
 #include "ir/passes/layouts/slice_layout.h"
@@ -33,7 +34,7 @@ class LoopPipeliner {
 
   bool run() {
     std::vector<OperandLoad> loads = operand_loads(k_, loop_, context_);
-    std::erase_if(loads, [&](const auto& c) { return !is_aligned(c) || !has_early_indices(c); });
+    std::erase_if(loads, [&](const auto& c) { return !is_aligned(c); });
     if (loads.empty()) return false;
     if (writes_memory(k_, loop_)) {
       context_.remark(Remark::Kind::Missed, k_[loop_].loc, "not pipelined: the loop writes memory");
@@ -58,13 +59,6 @@ class LoopPipeliner {
     return false;
   }
 
-  bool has_early_indices(const OperandLoad& c) {
-    if (ir::has_early_indices(k_, c.load, loop_)) return true;
-    context_.remark(Remark::Kind::Missed, k_[c.load].loc,
-                    "not pipelined: an index tile is made in the loop");
-    return false;
-  }
-
   // ---- rewriting
   Builder before(OpId op) {
     Builder b(k_, op);
@@ -81,6 +75,7 @@ class LoopPipeliner {
     // Fill the slot before the current one, which the barrier has just proved free.
     copies_->copy_ahead(head, k_[body_].args[0], stages_ - 1, copies_->back(head, slot, 1));
     for (const OperandLoad& c : copies_->loads()) read_slot(c, slot);
+    erase_slices();
     cut_dots();
     const OpId yield = k_.terminator(body_);
     Builder tail = before(yield);
@@ -96,6 +91,17 @@ class LoopPipeliner {
     const Value loaded = b.op(Opcode::SmemLoad, {c.ring, slot}, k_.type(k_[c.convert].results[0]));
     k_.replace_all_uses(k_[c.convert].results[0], loaded);
     erase_load(k_, c);
+  }
+
+  /// Erases index tiles that only the copies needed, which compute them ahead.
+  void erase_slices() {
+    std::vector<OpId> slices;
+    for (const OpId op : k_.ops(body_))
+      if (std::ranges::any_of(copies_->loads(), [&](const OperandLoad& load) {
+            return load.lines && load.slice.contains(op);
+          }))
+        slices.push_back(op);
+    erase_unused(k_, std::move(slices));
   }
 
   /// The next loop (or the next run of this one) uses the slots again, so all reads must be

@@ -103,6 +103,8 @@ struct DotGraph {
   bool has_channels() const { return !loads.empty() || !stationary.empty(); }
   /// Returns true if the load is copied ahead of its iteration.
   bool is_copied(OpId load) const;
+  /// Returns true if a copy by cp.async needs the op for an index tile that the loop computes.
+  bool computes_indices(const Kernel& k, OpId op) const;
 
   /// Adds the needs of this loop to `all`.
   void add_needs(const Kernel& k, DotNeeds& all) const;

@@ -29,8 +29,16 @@ void AsyncCopies::allocate(Builder& b, PassContext& context) {
   }
 }
 
-/// Converts index tiles once, so that each thread holds the indices of the rows that it copies.
-void AsyncCopies::place_indices(const OperandLoad& c) {
+/// Returns the tile from before the loop in another layout.
+Value AsyncCopies::placed(Value tile, const LinearLayout* lines) const {
+  const Type type = k_.type(tile);
+  if (!type.is_tile() || type.layout() == lines) return tile;
+  return Builder(k_, loop_).op(Opcode::ConvertLayout, {tile}, type.with_layout(lines));
+}
+
+/// Makes each thread hold the indices of the rows that it copies. Index tiles from before the loop,
+/// and tiles from which the body computes index tiles, are converted once.
+void AsyncCopies::place_indices(OperandLoad& c) {
   const OpId load = c.load;
   const int gathered = gathered_dim(k_, k_[load]);
   if (gathered < 0) return;
@@ -40,14 +48,22 @@ void AsyncCopies::place_indices(const OperandLoad& c) {
   const int vector = access_bytes(k_, load) / size_bytes(c.tile.dtype());
   const LinearLayout* lines = index_tile_layout(
       copy_layout(shape, contiguous_dim(k_, c), vector, k_.info.threads / 32), along);
-  Builder b(k_, loop_);
-  b.loc = k_[load].loc;
   for (std::size_t i = first_offset(k_[load]); i < k_[load].operands.size(); ++i) {
     const Value index = k_[load].operands[i];
-    if (const Type t = k_.type(index); t.is_tile() && t.layout() != lines) {
-      const Value placed = b.op(Opcode::ConvertLayout, {index}, t.with_layout(lines));
-      k_[load].operands[i] = placed;
+    if (!k_.type(index).is_tile()) continue;
+    if (k_.is_visible_from(index, loop_)) {
+      const Value converted = placed(index, lines);
+      k_[load].operands[i] = converted;
+    } else {
+      c.lines = lines;
     }
+  }
+  if (!c.lines) return;
+  for (OpId op : k_.ops(body_)) {
+    if (!c.slice.contains(op)) continue;
+    for (Value v : std::vector<Value>(k_[op].operands.begin(), k_[op].operands.end()))
+      if (k_.type(v).is_tile() && k_.is_visible_from(v, loop_) && !c.placed.contains(v))
+        c.placed[v] = placed(v, lines);
   }
 }
 

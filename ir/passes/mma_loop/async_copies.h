@@ -12,7 +12,7 @@ class AsyncCopies {
   const std::vector<OperandLoad>& loads() const { return loads_; }
   int slots() const { return slots_; }
 
-  /// Allocates the rings at the insertion point, and converts index tiles before the loop.
+  /// Allocates the rings at the insertion point, and converts index tiles from before the loop.
   void allocate(Builder& b, PassContext& context);
   /// Issues the copies of the first `steps` iterations before the loop, one commit group per
   /// iteration.
@@ -27,7 +27,8 @@ class AsyncCopies {
   Value back(Builder& b, Value slot, int steps) const;
 
  private:
-  void place_indices(const OperandLoad& load);
+  void place_indices(OperandLoad& load);
+  Value placed(Value tile, const LinearLayout* lines) const;
 
   Kernel& k_;
   OpId loop_;

@@ -39,7 +39,9 @@ class Finder {
     auto c = chain(op);
     if (!c || (c->convert && k_[c->convert].parent != body_) || k_[c->dots.front()].parent != body_)
       return std::nullopt;
-    return offsets_are_pure(*c) && may_be_read_ahead(op) ? c : std::nullopt;
+    return offsets_are_pure(*c) && indices_can_be_placed(*c) && may_be_read_ahead(op)
+               ? c
+               : std::nullopt;
   }
 
   /// Returns true if a load may run ahead of its iteration, without a barrier of the consumers that
@@ -61,8 +63,9 @@ class Finder {
 
   std::optional<OperandLoad> tile(OpId op) {
     OperandLoad c = tile_of(op);
-    return offsets_are_pure(c) && may_be_read_ahead(op) ? std::optional(std::move(c))
-                                                        : std::nullopt;
+    return offsets_are_pure(c) && indices_can_be_placed(c) && may_be_read_ahead(op)
+               ? std::optional(std::move(c))
+               : std::nullopt;
   }
 
   std::optional<OperandLoad> box(OpId op) {
@@ -145,12 +148,38 @@ class Finder {
       }
     return true;
   }
+
+  /// Returns true if each thread can compute the indices of the rows that it copies: index tiles of
+  /// the body are made element by element, from tiles of the same extent.
+  bool indices_can_be_placed(const OperandLoad& c) {
+    const auto& operands = k_[c.load].operands;
+    const auto index = std::ranges::find_if(operands, [&](Value v) {
+      return k_.type(v).is_tile() && !k_.is_visible_from(v, loop_);
+    });
+    if (index == operands.end()) return true;
+    const std::int64_t extent = k_.type(*index).count();
+    const bool can = std::ranges::all_of(c.slice, [&](OpId op) {
+      const OpData& d = k_[op];
+      const Type type = k_.type(d.results[0]);
+      if (!type.is_tile()) return true;
+      const Family family = info(d.opcode).family;
+      using enum Opcode;
+      return type.rank() == 1 && type.count() == extent &&
+             (family == Family::Elementwise || family == Family::Math ||
+              d.is(Arange, Splat, Const, Load, LoadView, ConvertLayout));
+    });
+    if (!can)
+      context_.remark(Remark::Kind::Missed, k_[c.load].loc,
+                      "not pipelined: threads cannot make its index tile row by row");
+    return can;
+  }
   bool collect(Value v, std::unordered_set<OpId>& slice) {
     const ValueData& d = k_[v];
     if (!d.def) return d.region != body_ || d.position == 0;
     if (!is_inside(k_, d.def, loop_)) return true;
     const OpData& op = k_[d.def];
-    const bool repeatable = info(op.opcode).has(kPure) || is_invariant_scalar_load(k_, d.def);
+    const bool repeatable = info(op.opcode).has(kPure) || is_invariant_scalar_load(k_, d.def) ||
+                            (by_ == CopiedBy::Threads && is_invariant_load(k_, d.def));
     if (!repeatable || !op.regions.empty() || op.parent != body_) return false;
     slice.insert(d.def);
     return std::ranges::all_of(op.operands, [&](Value o) { return collect(o, slice); });
@@ -222,7 +251,6 @@ std::optional<OperandLoad> copied_load(const Kernel& k, OpId loop, OpId load) {
   const OpData& d = k[load];
   if (d.opcode != Opcode::LoadView || !k.type(d.results[0]).is_tile()) return std::nullopt;
   if (gathered_dim(k, d) < 0 && !k.type(d.operands[0]).view_facts().is_made) return std::nullopt;
-  if (!has_early_indices(k, load, loop)) return std::nullopt;
   PassContext unused;
   auto found = Finder(k, loop, unused, CopiedBy::Threads).tile(load);
   return found && access_bytes(k, load) == kWidestCopy ? found : std::nullopt;
@@ -237,12 +265,6 @@ int access_bytes(const Kernel& k, OpId load) {
   if (contiguous_dim(k, box) < 0) return 0;
   return std::min(kWidestCopy,
                   access_elements(k, box) * size_bytes(k.type(box.results[0]).dtype()));
-}
-
-bool has_early_indices(const Kernel& k, OpId load, OpId loop) {
-  return std::ranges::all_of(k[load].operands, [&](Value v) {
-    return !k.type(v).is_tile() || k.is_visible_from(v, loop);
-  });
 }
 
 std::int64_t cp_async_ring_bytes(const Kernel& k, int slots) {
@@ -320,13 +342,40 @@ void erase_load(Kernel& k, const OperandLoad& load) {
     if (op && !k[op].erased) k.erase(op);
 }
 
+/// Clones the ops that the offsets need. Tiles get the layout of the index tiles.
+void IterationOffsets::copy_slice(Builder& b, const OperandLoad& load, ValueMap& map) {
+  const Loc saved = b.loc;
+  for (OpId op : k_.ops(body_)) {
+    if (!load.slice.contains(op) || map.contains(k_[op].results[0])) continue;
+    const Type type = k_.type(k_[op].results[0]);
+    if (!load.lines || !type.is_tile()) {
+      clone_op(b, op, map);
+      continue;
+    }
+    std::vector<Value> operands;
+    for (Value v : k_[op].operands) operands.push_back(mapped(map, v));
+    Value placed = operands.empty() ? Value() : operands[0];
+    if (k_[op].opcode != Opcode::ConvertLayout) {
+      b.loc = k_[op].loc;
+      const Type types[] = {type.with_layout(load.lines)};
+      AttrList attrs = k_[op].attrs;
+      attrs.erase(AttrName::label);  // it is part of the copy
+      placed = k_[b.create(k_[op].opcode, operands, types, attrs)].results[0];
+    }
+    map[k_[op].results[0]] = placed;
+  }
+  b.loc = saved;
+}
+
 void IterationOffsets::copy(Builder& b, const OperandLoad& load, Opcode opcode,
                             std::span<const Value> into) {
-  for (OpId op : k_.ops(body_))
-    if (load.slice.contains(op) && !map_.contains(k_[op].results[0])) clone_op(b, op, map_);
+  ValueMap& map = maps_[load.lines];
+  map[k_[body_].args[0]] = iv_;
+  map.insert(load.placed.begin(), load.placed.end());
+  copy_slice(b, load, map);
   std::vector<Value> operands(into.begin(), into.end());
   const std::vector<Value> box(k_[load.load].operands.begin(), k_[load.load].operands.end());
-  for (Value v : box) operands.push_back(mapped(map_, v));
+  for (Value v : box) operands.push_back(mapped(map, v));
   if (load.same) operands.push_back(load.same);
   AttrList attrs;
   attrs.set(AttrName::axes, load.axes);

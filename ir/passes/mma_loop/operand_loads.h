@@ -27,6 +27,10 @@ struct OperandLoad {
   Value ring;                      ///< its slots in shared memory, once allocated
   Value same;                      ///< i1: the peer CTA of the cluster loads the same box; or none
   std::unordered_set<OpId> slice;  ///< ops of the body that the offsets need
+  /// Layout of index tiles that the body computes, once their ring is allocated, and tiles from
+  /// outside of the loop in that layout.
+  const LinearLayout* lines = nullptr;
+  ValueMap placed = {};
   // Set by an author's Schedule, if there is one.
   int channel = -1;       ///< index of its channel, whose loads share a ring; -1: unspecified
   int slots = 0;          ///< of that ring; 0: unspecified
@@ -49,7 +53,7 @@ std::optional<OperandLoad> tile_load(const Kernel& k, OpId loop, OpId load);
 std::optional<OperandLoad> stationary_load(const Kernel& k, OpId loop, OpId load);
 
 /// Returns a load of the loop that cp.async copies 16 bytes at a time and TMA cannot perform,
-/// because an index tile from before the loop selects its rows or its view has no tensor map.
+/// because an index tile selects its rows or its view has no tensor map.
 /// Returns nothing for other loads.
 std::optional<OperandLoad> copied_load(const Kernel& k, OpId loop, OpId load);
 
@@ -59,10 +63,6 @@ bool writes_memory(const Kernel& k, OpId loop);
 /// Returns the bytes that one access may have along the dimension that is contiguous in memory, at
 /// most 16; 0 if no dimension is contiguous.
 int access_bytes(const Kernel& k, OpId load);
-
-/// Returns true if the index tiles of a load are computed before the loop. Otherwise they would
-/// have to be computed ahead, too.
-bool has_early_indices(const Kernel& k, OpId load, OpId loop);
 
 /// Smallest copy by cp.async in bytes; the other sizes are 8 and 16.
 inline constexpr int kMinCpAsyncBytes = 4;
@@ -89,17 +89,18 @@ void erase_load(Kernel& k, const OperandLoad& load);
 /// Computes the offsets of the loads of one iteration for another value of the induction variable.
 class IterationOffsets {
  public:
-  IterationOffsets(Kernel& k, RegionId body, Value iv) : k_(k), body_(body) {
-    map_[k[body].args[0]] = iv;
-  }
+  IterationOffsets(Kernel& k, RegionId body, Value iv) : k_(k), body_(body), iv_(iv) {}
   /// Creates an op `opcode` on the operands `into`, then the view and offsets of the load, with the
   /// attributes of its box.
   void copy(Builder& b, const OperandLoad& load, Opcode opcode, std::span<const Value> into);
 
  private:
+  void copy_slice(Builder& b, const OperandLoad& load, ValueMap& map);
+
   Kernel& k_;
   RegionId body_;
-  ValueMap map_;
+  Value iv_;
+  std::unordered_map<const LinearLayout*, ValueMap> maps_;  ///< by layout of the index tiles
 };
 
 }  // namespace tegula::ir
