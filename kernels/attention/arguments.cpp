@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "kernels/argument_error.h"
+#include "kernels/attention/cache_arguments.h"
 #include "kernels/attention/query_rows.h"
 #include "tegula/attention_tiles.h"
 
@@ -68,6 +69,19 @@ void check_type(NamedTensor Q, NamedTensor t) {
                            : fmt::format("{} by cast(DType::{})", t.name, name(type)));
 }
 
+struct NamedDim {
+  const char* name;
+  std::int64_t extent;
+};
+
+void check_heads(NamedDim dim, NamedDim dim_v, std::int64_t heads, std::int64_t kv_heads) {
+  for (const auto& [name, n] : {dim, dim_v})
+    if (n <= 0 || n % 8 != 0 || n > kMaxHeadDim)
+      throw_argument_error(ErrorId::head_dim, name, n, +kMaxHeadDim, head_dim_hint(name, n));
+  if (!(kv_heads > 0 && heads % kv_heads == 0))
+    throw_argument_error(ErrorId::head_groups, heads, kv_heads);
+}
+
 void check_tensors(const Layout& l, NamedTensor Q, NamedTensor K, NamedTensor V, NamedTensor O) {
   for (const NamedTensor& t : {Q, K, V, O}) {
     if (t.tensor.rank() != l.rank)
@@ -83,12 +97,8 @@ void check_tensors(const Layout& l, NamedTensor Q, NamedTensor K, NamedTensor V,
   same("lengths", Q, l.length, O, l.length);
   same("head dims", Q, dim, K, dim);
   same("head dims", V, dim, O, dim);
-  for (const NamedTensor& t : {Q, V})
-    if (const std::int64_t n = t.tensor.size(dim); n <= 0 || n % 8 != 0 || n > kMaxHeadDim)
-      throw_argument_error(ErrorId::head_dim, t.name, n, +kMaxHeadDim, head_dim_hint(t.name, n));
-  const std::int64_t heads = Q.tensor.size(l.heads), kv_heads = K.tensor.size(l.heads);
-  if (!(kv_heads > 0 && heads % kv_heads == 0))
-    throw_argument_error(ErrorId::head_groups, heads, kv_heads);
+  check_heads({Q.name, Q.tensor.size(dim)}, {V.name, V.tensor.size(dim)}, Q.tensor.size(l.heads),
+              K.tensor.size(l.heads));
 }
 
 void check_extra(NamedTensor t, DType dtype, const Dims& shape) {
@@ -112,6 +122,19 @@ Tensor with_strides(const Tensor& t, const Dims& shape, const Dims& strides) {
 }
 
 }  // namespace
+
+std::int64_t check_sequences(std::int64_t sequences, std::int64_t heads, std::int64_t max_seqlen_q,
+                             std::int64_t total) {
+  if (sequences > kMaxSequences)
+    throw_argument_error(ErrorId::too_many_sequences, sequences, +kMaxSequences);
+  if (max_seqlen_q < 0) throw_argument_error(ErrorId::longest_sequence, max_seqlen_q);
+  // max_seqlen_q may be a model's limit: no sequence is longer than the total length.
+  const std::int64_t longest = std::min(max_seqlen_q, total);
+  // Fallback flags are indexed by sequence, head and tile within the longest sequence.
+  if (sequences * heads * (longest / kMinRows + 1) > kMaxTiles)
+    throw_argument_error(ErrorId::varlen_tiles, +kMinRows);
+  return longest;
+}
 
 Tensor as_batch(const Tensor& t) {
   if (!t.defined()) return t;
@@ -152,16 +175,8 @@ AttentionCall varlen_call(const Tensor& Q, const Tensor& K, const Tensor& V, con
           t.tensor.size(0) > 0 && t.tensor.size(0) == lengths.q.size(0)))
       throw_argument_error(ErrorId::cu_seqlens, t.name,
                            t.tensor.defined() ? t.tensor.str() : "no tensor");
-  const std::int64_t sequences = lengths.q.size(0) - 1;
-  if (sequences > kMaxSequences)
-    throw_argument_error(ErrorId::too_many_sequences, sequences, +kMaxSequences);
-  if (lengths.max_seqlen_q < 0)
-    throw_argument_error(ErrorId::longest_sequence, lengths.max_seqlen_q);
-  // max_seqlen_q may be a model's limit: no sequence is longer than the total length.
-  const std::int64_t longest = std::min(lengths.max_seqlen_q, Q.size(0));
-  // Fallback flags are indexed by sequence, head and tile within the longest sequence.
-  if (sequences * Q.size(1) * (longest / kMinRows + 1) > kMaxTiles)
-    throw_argument_error(ErrorId::varlen_tiles, +kMinRows);
+  const std::int64_t longest =
+      check_sequences(lengths.q.size(0) - 1, Q.size(1), lengths.max_seqlen_q, Q.size(0));
   check_extras(extras, {Q.size(0), Q.size(1)}, Q.size(1));
   return {as_batch(Q),
           as_batch(K),
@@ -171,6 +186,60 @@ AttentionCall varlen_call(const Tensor& Q, const Tensor& K, const Tensor& V, con
           {lengths.q, lengths.kv, longest},
           false,
           static_cast<std::int32_t>(longest)};
+}
+
+Tensor as_pages(const Tensor& t) {
+  return t.defined() ? with_strides(t, {t.size(0), t.size(2), t.size(1), t.size(3)},
+                                    {t.stride(0), t.stride(2), t.stride(1), t.stride(3)})
+                     : t;
+}
+
+Tensor as_groups(const Tensor& t, std::int64_t kv_heads) {
+  if (!t.defined()) return t;
+  const std::int64_t group = t.size(1) / kv_heads;
+  Dims shape{t.size(0), kv_heads, group}, strides{t.stride(0), group * t.stride(1), t.stride(1)};
+  if (t.rank() == 3) shape.push_back(t.size(2)), strides.push_back(t.stride(2));
+  return with_strides(t, shape, strides);
+}
+
+AttentionCall paged_call(const Tensor& Q, const KvCache& cache, const Tensor& O,
+                         const KvBatch& batch, const AttentionExtras& extras,
+                         std::optional<bool> pack_gqa) {
+  check_cache("attention", cache, batch);
+  for (const NamedTensor& t : {NamedTensor{"Q", Q}, {"O", O}}) {
+    if (t.tensor.rank() != kVarlen.rank)
+      throw_argument_error(ErrorId::attention_rank, t.name, t.tensor.str(), kVarlen.rank,
+                           kVarlen.shape);
+    check_type({"Q", Q}, t);
+  }
+  const Tensor K = as_pages(cache.k), V = as_pages(cache.v);
+  check_type({"Q", Q}, {"the cache", K});
+  same("lengths", {"Q", Q}, 0, {"O", O}, 0);
+  same("numbers of heads", {"Q", Q}, 1, {"O", O}, 1);
+  if (Q.size(2) != K.size(3))
+    throw_argument_error(ErrorId::attention_sizes, "head dims", "Q", Q.str(), "the cache's k",
+                         cache.k.str(), "head dims");
+  if (O.size(2) != V.size(3))
+    throw_argument_error(ErrorId::attention_sizes, "head dims", "O", O.str(), "the cache's v",
+                         cache.v.str(), "head dims");
+  check_heads({"Q", Q.size(2)}, {"V", V.size(3)}, Q.size(1), K.size(1));
+  const std::int64_t kv_heads = K.size(1),
+                     longest = check_sequences(batch.kv_lengths.size(0), Q.size(1),
+                                               batch.max_seqlen_q, Q.size(0)),
+                     room = (cache.table.defined() ? cache.table.size(1) : 1) * K.size(2);
+  check_extras(extras, {Q.size(0), Q.size(1)}, Q.size(1));
+  const bool packs = longest <= 1 && pack_gqa.value_or(true);
+  const auto rows = [&](const Tensor& t) { return packs ? as_groups(t, kv_heads) : as_batch(t); };
+  return {rows(Q),
+          K,
+          V,
+          rows(O),
+          {rows(extras.lse), rows(extras.row_max), extras.sinks},
+          {batch.q_offsets, {}, longest},
+          packs,
+          static_cast<std::int32_t>(packs ? 1 : longest),
+          true,
+          room};
 }
 
 Tile checked_mask(const Tile& mask) {

@@ -14,6 +14,13 @@ struct AttentionCall {
   CuSeqlens lengths;  ///< undefined tensors: one sequence per batch entry
   bool pack_gqa = false;
   std::int32_t seqlen_q = 0;  ///< queries per packed head, or of the longest sequence
+  /// K and V are pages [pages, heads, rows, dim]; `lengths` has offsets of queries and, undefined,
+  /// those of keys.
+  bool is_paged = false;
+  std::int64_t max_seqlen_kv = 0;  ///< rows per request that a paged cache has room for
+
+  /// Returns a bound of the number of keys per sequence.
+  std::int64_t seqlen_kv() const { return is_paged ? max_seqlen_kv : K.size(2); }
 };
 
 /// Checks tensors [batch, heads, length, dim] and returns the call.
@@ -22,6 +29,21 @@ AttentionCall dense_call(const Tensor& Q, const Tensor& K, const Tensor& V, cons
 /// Checks tensors [total length, heads, dim] and returns the call.
 AttentionCall varlen_call(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O,
                           const CuSeqlens& lengths, const AttentionExtras& extras);
+
+/// Checks the bounds of packed sequences. Returns that of the queries of one sequence.
+std::int64_t check_sequences(std::int64_t sequences, std::int64_t heads, std::int64_t max_seqlen_q,
+                             std::int64_t total);
+
+/// Checks the tensors of a paged call. With at most one query per request, the heads of a group are
+/// packed as rows of one head, as long as the caller does not forbid it.
+AttentionCall paged_call(const Tensor& Q, const KvCache& cache, const Tensor& O,
+                         const KvBatch& batch, const AttentionExtras& extras,
+                         std::optional<bool> pack_gqa);
+
+/// Returns pages [pages, rows, heads, dim] as the kernel's [pages, heads, rows, dim].
+Tensor as_pages(const Tensor& t);
+/// Returns a view of [rows, heads, ..] as [rows, kv heads, heads per group, ..].
+Tensor as_groups(const Tensor& t, std::int64_t kv_heads);
 
 /// Returns a view of [total, heads, ..] as a batch of one entry: [1, heads, total, ..].
 Tensor as_batch(const Tensor& t);

@@ -60,9 +60,9 @@ struct AttentionKernels {
                             int programs) {
       // One argument per member of the kernel's structs.
       plan.launch(kernel, slots.Q, slots.K, slots.V, slots.O, slots.lse, scale, c.pack_gqa,
-                  c.K.size(2) == 0, c.seqlen_q, slots.cu_q, slots.cu_kv, slots.sinks, slots.row_max,
-                  lists.blocks, lists.counts, lists.full, pass, flags, programs, lists.order,
-                  shared.acc_partials, shared.row_stats);
+                  c.K.numel() == 0, c.seqlen_q, slots.cu_q, slots.cu_kv, slots.kv_lengths,
+                  slots.table, slots.sinks, slots.row_max, lists.blocks, lists.counts, lists.full,
+                  pass, flags, programs, lists.order, shared.acc_partials, shared.row_stats);
     };
     const ForwardKernel<T> kernel = kernel_of(
         main, "attention", tiles_of(c, splits, config, plan.tensor(lists.order).defined()));
@@ -145,38 +145,55 @@ enum Argument : std::uint8_t {
   kSinks,
   kCuQ,
   kCuKv,
+  kKvLengths,
+  kTable,
   kBlocks,
   kCounts,
   kFull
 };
 
-auto arguments(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O,
-               const AttentionExtras& x, const CuSeqlens& lengths, const BlockList& list) {
-  return tensor_args(Q, K, V, O, x.lse, x.row_max, x.sinks, lengths.q, lengths.kv, list.kv_indices,
-                     list.kv_num_blocks, list.full_kv_num_blocks);
+auto arguments(const Tensor& Q, const KvCache& kv, const Tensor& O, const AttentionExtras& x,
+               const CuSeqlens& lengths, const Tensor& kv_lengths, const BlockList& list) {
+  return tensor_args(Q, kv.k, kv.v, O, x.lse, x.row_max, x.sinks, lengths.q, lengths.kv, kv_lengths,
+                     kv.table, list.kv_indices, list.kv_num_blocks, list.full_kv_num_blocks);
+}
+
+/// Layouts of a call's tensors.
+enum class CallKind : std::uint8_t { dense, varlen, paged };
+
+PlanOptions plan_options(CallKind kind, std::int64_t max_seqlen_q) {
+  return {static_cast<std::int64_t>(kind), max_seqlen_q};
 }
 
 /// Returns the arguments as plan slots in the layout of `c`, which the kernel reads.
 AttentionSlots slots_of(PlanBuilder& plan, const AttentionCall& c) {
-  const auto in_batch = [&](Argument a) {
+  const auto viewed = [&](Argument a, const std::function<Tensor(const Tensor&)>& as) {
     const PlanSlot slot = plan.argument(a);
-    const bool is_view = c.lengths.q.defined() && plan.tensor(slot).defined();
-    return is_view ? plan.view(slot, as_batch) : slot;
+    return plan.tensor(slot).defined() ? plan.view(slot, as) : slot;
+  };
+  const auto by_kv_head = [&](Argument a) {
+    if (c.is_paged) return viewed(a, as_pages);
+    return c.lengths.q.defined() ? viewed(a, as_batch) : plan.argument(a);
   };
   const auto by_query_head = [&](Argument a) {
-    const PlanSlot slot = in_batch(a);
-    if (!c.pack_gqa || !plan.tensor(slot).defined()) return slot;
-    return plan.view(slot, [heads = c.K.size(1)](const Tensor& t) { return *grouped(t, heads); });
+    const std::int64_t heads = c.K.size(1);
+    if (c.pack_gqa)
+      return viewed(a, [heads, is_paged = c.is_paged](const Tensor& t) {
+        return is_paged ? as_groups(t, heads) : *grouped(t, heads);
+      });
+    return c.lengths.q.defined() ? viewed(a, as_batch) : plan.argument(a);
   };
   return {by_query_head(kQ),
-          in_batch(kK),
-          in_batch(kV),
+          by_kv_head(kK),
+          by_kv_head(kV),
           by_query_head(kO),
           by_query_head(kLse),
           by_query_head(kRowMax),
           plan.argument(kSinks),
           plan.argument(kCuQ),
           plan.argument(kCuKv),
+          plan.argument(kKvLengths),
+          plan.argument(kTable),
           {plan.argument(kBlocks), plan.argument(kCounts), plan.argument(kFull), {}}};
 }
 
@@ -206,15 +223,32 @@ struct Attention::Kernels {
 
   void call(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
             const Tensor& O, const AttentionExtras& extras, const CuSeqlens& lengths,
-            bool is_varlen) const {
+            CallKind kind) const {
     static const BlockList kNone;
     const BlockList& list = spec().blocks ? *spec().blocks : kNone;
     tables.check(Q, K, lengths);
-    plans.call(stream, arguments(Q, K, V, O, extras, lengths, list),
-               PlanOptions{is_varlen, lengths.max_seqlen_q}, [&](PlanBuilder& plan) {
+    plans.call(stream, arguments(Q, {K, V}, O, extras, lengths, {}, list),
+               plan_options(kind, lengths.max_seqlen_q), [&](PlanBuilder& plan) {
                  check_weighting_extras(spec().weighting, extras);
-                 is_varlen ? build_varlen(plan, varlen_call(Q, K, V, O, lengths, extras))
-                           : build_dense(plan, dense_call(Q, K, V, O, extras));
+                 kind == CallKind::varlen
+                     ? build_varlen(plan, varlen_call(Q, K, V, O, lengths, extras))
+                     : build_dense(plan, dense_call(Q, K, V, O, extras));
+               });
+  }
+
+  void call_paged(const Stream& stream, const Tensor& Q, const KvCache& cache, const Tensor& O,
+                  const KvBatch& batch, const AttentionExtras& extras) const {
+    plans.call(stream,
+               arguments(Q, cache, O, extras, {batch.q_offsets, {}}, batch.kv_lengths, {}),
+               plan_options(CallKind::paged, batch.max_seqlen_q), [&](PlanBuilder& plan) {
+                 check_weighting_extras(spec().weighting, extras);
+                 if (spec().blocks)
+                   throw_argument_error(ErrorId::paged_spec, "`blocks`",
+                                        "leave `blocks` out: paged calls visit ranges of keys");
+                 const AttentionCall call =
+                     paged_call(Q, cache, O, batch, extras, facts->schedule.pack_gqa);
+                 tables.check_paged(batch.kv_lengths.size(0), Q.size(1));
+                 if (batch.kv_lengths.size(0) > 0 && Q.size(0) > 0) build(plan, call);
                });
   }
 
@@ -340,7 +374,7 @@ Attention::Attention(AttentionSpec spec, AttentionSchedule schedule, AttentionNu
 void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
                            const Tensor& O, const AttentionExtras& extras, Loc at) const {
   const detail::CallPlace here(at);
-  kernels_->call(stream, Q, K, V, O, extras, {}, false);
+  kernels_->call(stream, Q, K, V, O, extras, {}, CallKind::dense);
 }
 
 void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
@@ -362,7 +396,13 @@ void Attention::varlen(const Stream& stream, const Tensor& Q, const Tensor& K, c
                        const Tensor& O, const CuSeqlens& lengths, const AttentionExtras& extras,
                        Loc at) const {
   const detail::CallPlace here(at);
-  kernels_->call(stream, Q, K, V, O, extras, lengths, true);
+  kernels_->call(stream, Q, K, V, O, extras, lengths, CallKind::varlen);
+}
+
+void Attention::paged(const Stream& stream, const Tensor& Q, const KvCache& cache, const Tensor& O,
+                      const KvBatch& batch, const AttentionExtras& extras, Loc at) const {
+  const detail::CallPlace here(at);
+  kernels_->call_paged(stream, Q, cache, O, batch, extras);
 }
 
 void Attention::backward(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,

@@ -19,15 +19,17 @@ template <class T>
 class Program {
  public:
   Program(const AttentionHeuristics& facts, const ForwardTensors<T>& x,
-          const SoftmaxTensors& softmax, const ForwardRows& rows, const BlockListParams& lists,
-          const std::optional<In<i32, 3>>& order, const std::optional<SplitKvPartials>& shared,
-          const Scalar<f32>& scale, bool no_keys, SoftmaxPass pass, const ForwardTiles& tiles)
+          const SoftmaxTensors& softmax, const ForwardRows& rows, const PagedRows& paged,
+          const BlockListParams& lists, const std::optional<In<i32, 3>>& order,
+          const std::optional<SplitKvPartials>& shared, const Scalar<f32>& scale, bool no_keys,
+          SoftmaxPass pass, const ForwardTiles& tiles)
       : spec_(facts.spec),
         traversal_(facts.traversal),
         rescaling_(facts.numerics.rescaling),
         x_(x),
         softmax_(softmax),
         rows_(rows),
+        paged_(paged),
         lists_(lists),
         order_(order),
         shared_(shared),
@@ -52,7 +54,7 @@ class Program {
   /// Processes each tile once.
   void all_tiles(const FallbackFlags& fallback_flags) const {
     if (order_) return tiles_in_order();
-    if (rows_.cu_q) return tiles_of_sequences(fallback_flags);
+    if (rows_.cu_q && !rows_.pack_gqa) return tiles_of_sequences(fallback_flags);
     const bool is_masked = spec_.mask || spec_.kv_range || spec_.blocks;
     const int rows = tiles_.block_q;
     if (shared_) return tiles_of_several();
@@ -156,8 +158,10 @@ class Program {
   /// Disables specialization on lengths, whose divisibility is not useful: missing rows of a tile
   /// are absent, and the rows that a thread stores are not adjacent.
   void any_length() const {
-    for (const View* v : std::initializer_list<const View*>{&x_.Q, &x_.K, &x_.V, &x_.O})
-      v->do_not_specialize(2);
+    for (const View* v : std::initializer_list<const View*>{&x_.Q, &x_.O}) v->do_not_specialize(2);
+    if (!paged_.table)
+      for (const View* v : std::initializer_list<const View*>{&x_.K, &x_.V})
+        v->do_not_specialize(2);
     const auto by_row = [](const View& v) {
       v.do_not_specialize(2), v.do_not_specialize_stride(0), v.do_not_specialize_stride(1);
     };
@@ -171,7 +175,10 @@ class Program {
 
   /// Disables specialization on the number of sequences.
   void any_number() const {
-    rows_.cu_q->do_not_specialize(0), rows_.cu_kv->do_not_specialize(0);
+    rows_.cu_q->do_not_specialize(0);
+    if (rows_.cu_kv) rows_.cu_kv->do_not_specialize(0);
+    if (paged_.kv_lengths) paged_.kv_lengths->do_not_specialize(0);
+    if (rows_.pack_gqa) x_.Q.do_not_specialize(0), x_.O.do_not_specialize(0);
     if (lists_.blocks) lists_.blocks->do_not_specialize(0), lists_.counts->do_not_specialize(0);
     if (lists_.full) lists_.full->do_not_specialize(0);
     if (order_) order_->do_not_specialize(0);
@@ -179,7 +186,8 @@ class Program {
 
   GridSpace space() const {
     if (!rows_.cu_q) return GridSpace(x_.O);
-    return GridSpace({rows_.cu_q->dim(0) - 1, x_.O.dim(1), rows_.seqlen_q});
+    const Tile rows = rows_.pack_gqa ? x_.O.dim(2) : rows_.seqlen_q.value();
+    return GridSpace({rows_.cu_q->dim(0) - 1, x_.O.dim(1), rows});
   }
 
   /// Returns the number of rows of the longest sequence.
@@ -190,7 +198,25 @@ class Program {
     return cast<i32>((b.first() * x_.O.dim(1) + h.first()) * tiles + m.first() / tiles_.block_q);
   }
 
+  /// Returns the rows of request b in a cache.
+  auto cached(const In<T, 4>& cache, const Index& b, const Tile& length) const {
+    return paged(cache, paged_.table, b.first(), length, {.page = 0, .row = 2});
+  }
+
+  Tile keys(const In<T, 4>& of, const TileResult& s, const Index& b, const Index& h, const Index& n,
+            const Index& columns) const {
+    const Index kv = s.sequence.keys(n);
+    const Tile head = h / group_;
+    if (paged_.kv_lengths) return cached(of, b, s.sequence.seqlen_kv)(head, kv, columns);
+    return of(s.sequence.entry, head, kv, columns);
+  }
+
   SequenceRange sequence_of(const Index& b) const {
+    if (paged_.kv_lengths) {
+      const Tile length = cached(x_.K, b, fill_absent((*paged_.kv_lengths)(b), 0)).length();
+      const SequenceRange request = SequenceRange::request(*rows_.cu_q, length, b);
+      return rows_.pack_gqa ? request.with_heads_as_rows(x_.Q.dim(2)) : request;
+    }
     return rows_.cu_q ? SequenceRange::packed(*rows_.cu_q, *rows_.cu_kv, b)
                       : SequenceRange{b, x_.K.dim(2)};
   }
@@ -200,7 +226,7 @@ class Program {
                queries = rows_.pack_gqa ? rows_.seqlen_q : sequence.seqlen_q(length);
     const QueryRows rows = rows_.pack_gqa ? QueryRows::of_group(h, m, length, queries)
                                           : QueryRows::of_head(h, m, queries);
-    if (!spec_.align_bottom_right) return rows;
+    if (!spec_.align_bottom_right && !paged_.kv_lengths) return rows;
     return rows.shifted(sequence.seqlen_kv - queries);
   }
 
@@ -259,30 +285,33 @@ class Program {
       // Keys beyond seqlen_kv read as 0 (varlen: as keys of the next sequence). The mask excludes
       // them, so their softmax weights are 0.
       const Index n = kv_blocks.block(step);
-      const Tile keys = fill_absent(x_.K(entry, h / group_, sequence.keys(n), d_), 0),
-                 values = fill_absent(visible_values(sequence, h, n, kv_blocks, step), 0);
-      const Tile scores = masked(scored(dot(q, keys.T()), s.rows, b, n), s, b, n, kv_blocks, step);
+      const Tile k = fill_absent(keys(x_.K, s, b, h, n, d_), 0),
+                 v = fill_absent(visible_values(s, b, h, n, kv_blocks, step), 0);
+      const Tile scores = masked(scored(dot(q, k.T()), s.rows, b, n), s, b, n, kv_blocks, step);
       // Without a score function there is nothing to reassociate.
       const auto of_block = [&] {
         return softmax_step(s.state, scores, factor_, kv_blocks.is_first(step));
       };
       const Tile weights = spec_.score ? reassociable(of_block) : of_block();
       Tile& acc = accumulator_of(s.state);
-      acc = dot(cast<T>(weights), values, acc);
+      acc = dot(cast<T>(weights), v, acc);
     }
     return s;
   }
 
   /// Loads the values of a block without keys that no row of the tile may attend to: their weights
   /// are 0, but 0 times NaN is NaN. Blocks begin at a visible key; the tensor ends without a crop.
-  Tile visible_values(const SequenceRange& sequence, const Index& h, const Index& n,
+  Tile visible_values(const TileResult& s, const Index& b, const Index& h, const Index& n,
                       const KvBlockIterator& kv_blocks, const Index& step) const {
+    const Tile values = keys(x_.V, s, b, h, n, dv_);
+    if (paged_.kv_lengths) return values;
+    const SequenceRange& sequence = s.sequence;
     const Index kv = sequence.keys(n);
     std::optional<Tile> end = kv_blocks.visible_end(step);
     if (sequence.kv_first) end = *sequence.kv_first + end.value_or(sequence.seqlen_kv);
-    if (end) assume(kv.first() >= 0);
-    const Tile values = x_.V(sequence.entry, h / group_, kv, dv_);
-    return end ? crop(values, 0, kv.first(), *end) : values;
+    if (!end) return values;
+    assume(kv.first() >= 0);
+    return crop(values, 0, kv.first(), *end);
   }
 
   Tile scored(const Tile& s, const QueryRows& rows, const Index& b, const Index& n) const {
@@ -353,6 +382,7 @@ class Program {
   const ForwardTensors<T>& x_;
   const SoftmaxTensors& softmax_;
   const ForwardRows& rows_;
+  const PagedRows& paged_;
   const BlockListParams& lists_;
   const std::optional<In<i32, 3>>& order_;
   const std::optional<SplitKvPartials>& shared_;
@@ -372,16 +402,17 @@ ForwardKernel<T> forward_kernel(const char* name, std::shared_ptr<const Attentio
                                 const ForwardTiles& tiles) {
   return kernel(name,
                 [facts, tiles](const ForwardTensors<T>& tensors, Scalar<f32> scale,
-                               const ForwardRows& rows, const SoftmaxTensors& softmax,
-                               const BlockListParams& lists, const FallbackParams& fallback,
+                               const ForwardRows& rows, const PagedRows& paged,
+                               const SoftmaxTensors& softmax, const BlockListParams& lists,
+                               const FallbackParams& fallback,
                                const std::optional<In<i32, 3>>& order,
                                const SplitKvWorkspace& split_kv) {
                   std::optional<SplitKvPartials> shared;
                   if (split_kv.acc_partials)
                     shared.emplace(SplitKvPartials{*split_kv.acc_partials, *split_kv.row_stats,
                                                    fallback.words, fallback.programs});
-                  const Program<T> program(*facts, tensors, softmax, rows, lists, order, shared,
-                                           scale, rows.no_keys, fallback.pass, tiles);
+                  const Program<T> program(*facts, tensors, softmax, rows, paged, lists, order,
+                                           shared, scale, rows.no_keys, fallback.pass, tiles);
                   // The recompute pass skips unflagged tiles, varlen leaves rows outside of
                   // sequences unchanged, and unnormalized scores have no lse.
                   const bool is_second = fallback.pass == SoftmaxPass::recompute,

@@ -27,6 +27,13 @@ struct ForwardRows {
   std::optional<In<i32, 1>> cu_q, cu_kv;
 };
 
+/// The requests of a paged call. Keys and values are [pages, heads, rows, dim]; `cu_q` has the
+/// offsets of the queries, and with `pack_gqa` each query is an entry of Q, whose rows are heads.
+struct PagedRows {
+  std::optional<In<i32, 1>> kv_lengths;
+  std::optional<In<i32, 2>> table;
+};
+
 /// Tensors for softmax only (AttentionExtras).
 struct SoftmaxTensors {
   std::optional<In<f32, 1>> sinks;
@@ -65,8 +72,8 @@ struct ForwardTiles {
 /// The second to last parameter is BlockListArgs::order.
 template <class T>
 using ForwardKernel =
-    KernelOf<ForwardTensors<T>, Scalar<f32>, ForwardRows, SoftmaxTensors, BlockListParams,
-             FallbackParams, std::optional<In<i32, 3>>, SplitKvWorkspace>;
+    KernelOf<ForwardTensors<T>, Scalar<f32>, ForwardRows, PagedRows, SoftmaxTensors,
+             BlockListParams, FallbackParams, std::optional<In<i32, 3>>, SplitKvWorkspace>;
 
 template <class T>
 ForwardKernel<T> forward_kernel(const char* name, std::shared_ptr<const AttentionHeuristics> facts,

@@ -74,10 +74,12 @@ bool AttentionHeuristics::has_boxes(const AttentionCall& c) const {
 }
 
 AttentionProblem AttentionHeuristics::problem(const AttentionCall& c, bool splits_kv) const {
-  AttentionProblem p{.queries = c.Q.size(2), .keys = c.K.size(2)};
+  AttentionProblem p{.queries = c.Q.size(2), .keys = c.seqlen_kv()};
   if (spec.align_bottom_right) p.first_query = std::max<std::int64_t>(p.keys - p.queries, 0);
   p.matrices = c.Q.size(0) * c.Q.size(1);
-  p.is_varlen = c.lengths.q.defined(), p.sequences = p.is_varlen ? sequences(c) : 1;
+  p.is_varlen = c.lengths.q.defined() && !c.pack_gqa;
+  p.sequences = p.is_varlen ? sequences(c) : 1;
+  if (c.is_paged) p.keys *= p.sequences;
   const TileRequirements of_call = needs(c.Q.size(3), c.V.size(3), c.pack_gqa);
   p.head_dim = of_call.dim, p.head_dim_v = of_call.head_dim_v, p.operands = c.Q.dtype();
   p.kv_extent = traversal.kv_extent();
@@ -125,8 +127,8 @@ AskedFor AttentionHeuristics::speculation(const AttentionCall& c) const {
   const bool asks = numerics.rescaling == Rescaling::never;
   if (!asks && numerics.rescaling != Rescaling::automatic) return AskedFor::no;
   // The first block may contain no keys of some rows of the tile, or may be unknown on the host.
-  if (c.pack_gqa || c.extras.row_max.defined() || uses_block_list(c) || spec.kv_range ||
-      c.K.size(2) == 0)
+  if (c.is_paged || c.pack_gqa || c.extras.row_max.defined() || uses_block_list(c) ||
+      spec.kv_range || c.K.size(2) == 0)
     return AskedFor::no;
   return asks ? AskedFor::yes : AskedFor::open;
 }
@@ -145,7 +147,7 @@ bool AttentionHeuristics::speculation_pays(const AttentionCall& c) const {
 }
 
 bool AttentionHeuristics::uses_block_list(const AttentionCall& c) const {
-  return traversal.uses_block_list() || evaluation_pays(c);
+  return !c.is_paged && (traversal.uses_block_list() || evaluation_pays(c));
 }
 
 /// CUDA cores evaluate a mask for a pair in about the time in which tensor cores compute the dots

@@ -34,6 +34,7 @@ struct AttentionHeuristics {
   AttentionConfig config(const AttentionCall& c, bool splits_kv = false) const;
   /// Returns true if the call visits block lists: those of the caller, those derived from the mask,
   /// or, where the model says that it pays, those that are made by evaluating an unsolved mask.
+  /// Paged calls visit ranges.
   bool uses_block_list(const AttentionCall& c) const;
   /// Returns true if evaluating an unsolved mask for each pair of a call takes no longer than the
   /// visits that it is assumed to save.

@@ -12,6 +12,23 @@ SequenceRange SequenceRange::packed(const In<i32, 1>& cu_q, const In<i32, 1>& cu
           .kv_first = kv_first};
 }
 
+SequenceRange SequenceRange::request(const In<i32, 1>& q_offsets, const Tile& seqlen_kv,
+                                     const Tile& b) {
+  const Tile next = b + 1, first = fill_absent(q_offsets(b), 0),
+             end = fill_absent(q_offsets(next), 0);
+  tegula::detail::report_unless(end - first <= seqlen_kv, "request",
+                                "a request has more queries than keys", {});
+  tegula::detail::report_unless(first <= end, "request", "q_offsets descend", {});
+  return {.entry = Index(Tile(0), 1), .seqlen_kv = seqlen_kv, .q_first = first, .q_end = end};
+}
+
+SequenceRange SequenceRange::with_heads_as_rows(const Tile& heads) const {
+  return {.entry = slice(*q_first, 1),
+          .seqlen_kv = seqlen_kv,
+          .q_first = full<i32>(0),
+          .q_end = where(*q_first < *q_end, heads, 0)};
+}
+
 std::optional<Tile> SequenceRange::has_queries(const Index& m) const {
   if (!q_first) return std::nullopt;
   return queries(m).first() < *q_end;

@@ -18,6 +18,12 @@ struct SequenceRange {
 
   /// Returns sequence b, delimited by entries b and b + 1 of the tables.
   static SequenceRange packed(const In<i32, 1>& cu_q, const In<i32, 1>& cu_kv, const Tile& b);
+  /// Returns request b of a step: its queries are delimited by entries b and b + 1 of the offsets.
+  static SequenceRange request(const In<i32, 1>& q_offsets, const Tile& seqlen_kv, const Tile& b);
+
+  /// Returns the same request, of at most one query, with that query as the entry and `heads`
+  /// heads of the query as its rows.
+  SequenceRange with_heads_as_rows(const Tile& heads) const;
 
   /// Returns its number of queries; `dense` if it is the only sequence of its entry.
   Tile seqlen_q(const Tile& dense) const { return q_first ? *q_end - *q_first : dense; }

@@ -2,6 +2,8 @@
 // Checks that the tensors which a mask and a score read have an entry for every position of a call.
 #include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "kernels/attention/heuristics.h"
 #include "tegula/functions.h"
@@ -18,6 +20,8 @@ class AttentionTables {
   /// entries. Positions are not checked if the call does not determine which are visited: with
   /// sequences of different lengths, and with ranges or lists of the caller.
   void check(const Tensor& Q, const Tensor& K, const CuSeqlens& lengths) const;
+  /// Throws T1664 if a tensor lacks entries for the requests or the heads of a paged call.
+  void check_paged(std::int64_t requests, std::int64_t heads) const;
   /// Adds a launch that evaluates mask and score for all pairs of the call, and reports elements
   /// that are read outside their tensor (T1314). Only for `cpu` and `sim`; adds nothing without
   /// tensors, and under a block list of the caller. `call` has no packed heads.
@@ -26,6 +30,8 @@ class AttentionTables {
 
  private:
   using Argument = TableReads::Argument;
+  /// The reads of the mask and of the score, with the function's name.
+  std::vector<std::pair<const TableReads*, const char*>> reads() const;
   void check(const TableReads& reads, const char* function, Argument argument, const char* name,
              std::int64_t count) const;
 

@@ -1,4 +1,5 @@
 // Calls of the kernel library that it refuses, word for word in library.txt, each at its line.
+#include <functional>
 #include <stdexcept>
 
 #include "expect_error.h"
@@ -453,6 +454,66 @@ TEST(LibraryError, Rows) {
     cross_entropy(stream(), x, of({4}, DType::i32), of_rows, of({4}, DType::f32),
                   {.label_smoothing = 1});
   });
+}
+
+/// A cache of 6 pages of 16 rows, 2 heads and 64 columns, and two requests with five queries.
+struct PagedArguments {
+  Tensor q = of({5, 4, 64}), o = of({5, 4, 64}), pages = of({6, 16, 2, 64});
+  KvCache cache{pages, pages, of({2, 3}, DType::i32)};
+  KvBatch batch{of({3}, DType::i32), of({2}, DType::i32), 5};
+
+  void attend(std::source_location at, const AttentionSpec& spec = {}) const {
+    attention(spec).paged(stream(), q, cache, o, batch, {}, at);
+  }
+};
+
+TEST(LibraryError, CachesOfPagedAttention) {
+  using Change = std::function<void(PagedArguments&)>;
+  const auto refused = [](const char* name, const Change& change,
+                          std::source_location at = std::source_location::current()) {
+    PagedArguments a;
+    change(a);
+    expect(name, [&] { a.attend(at); }, at);
+  };
+  refused("T1680 kv_cache", [](auto& a) { a.cache.v = of({6, 16, 4, 64}); });
+  refused("T1680 strides", [](auto& a) { a.cache.k = a.pages.permute({0, 1, 3, 2}); });
+  refused("T1680 undefined", [](auto& a) { a.cache.v = {}; });
+  refused("T1681 kv_page_rows",
+          [](auto& a) { a.cache.k = a.cache.v = of({6, 257, 2, 64}); });
+  refused("T1682 kv_table", [](auto& a) { a.cache.table = of({1, 3}, DType::i32); });
+  refused("T1682 type", [](auto& a) { a.cache.table = of({2, 3}, DType::f32); });
+  refused("T1682 no table", [](auto& a) {
+    a.cache.table = {};
+    a.cache.k = a.cache.v = of({1, 16, 2, 64});
+  });
+  refused("T1683 kv_lengths", [](auto& a) { a.batch.kv_lengths = {}; });
+  refused("T1683 q_offsets", [](auto& a) { a.batch.q_offsets = of({2}, DType::i32); });
+  refused("T1605 heads of a cache", [](auto& a) { a.q = a.o = of({5, 3, 64}); });
+  refused("T1601 head dims of a cache", [](auto& a) { a.q = of({5, 4, 32}); });
+  refused("T1609 queries of a request", [](auto& a) { a.batch.max_seqlen_q = -1; });
+  expect("T1688 paged_spec", [] {
+    const Tensor counts = of({2, 4, 1}, DType::i32);
+    const BlockList list{of({2, 4, 1, 2}, DType::i32), counts, {}, 64, 64};
+    PagedArguments().attend(std::source_location::current(), {.blocks = list});
+  });
+}
+
+TEST(LibraryError, TablesOfPagedAttention) {
+  const Tensor limits = of({1}, DType::i32);
+  expect("T1664 requests", [&] {
+    PagedArguments().attend(std::source_location::current(),
+                            {.mask = [limits](Tile b, Tile, Tile, Tile kv) {
+                              return kv >= view<i32, 1>(limits)(b);
+                            }});
+  });
+}
+
+TEST(LibraryError, Append) {
+  const PagedArguments a;
+  const Tensor rows = of({5, 2, 64});
+  expect("T1662 keys to append",
+         [&] { append(stream(), of({5, 4, 64}), rows, a.cache, a.batch); });
+  expect("T1680 append", [&] { append(stream(), rows, rows, {a.pages}, a.batch); });
 }
 
 }  // namespace

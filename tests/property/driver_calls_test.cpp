@@ -198,6 +198,25 @@ TEST_F(DriverCalls, Varlen) {
          of(Attention({.mask = masks::document(tensor({4096}, DType::i32))})));
 }
 
+/// A step of requests: attention to pages after the step's keys and values are stored there.
+TEST_F(DriverCalls, Paged) {
+  const auto of = [](std::int64_t queries) {
+    return [queries, attention = Attention({.mask = masks::causal()})] {
+      const Tensor Q = tensor({256, 32, 128}), O = tensor({256, 32, 128}),
+                   K = tensor({256, 8, 128}), V = tensor({256, 8, 128});
+      const KvCache cache{tensor({4096, 16, 8, 128}), tensor({4096, 16, 8, 128}),
+                          tensor({64, 512}, DType::i32)};
+      const KvBatch batch{tensor({65}, DType::i32), tensor({64}, DType::i32), queries};
+      return [=](const Stream& stream) {
+        append(stream, K, V, cache, batch);
+        attention.paged(stream, Q, cache, O, batch);
+      };
+    };
+  };
+  expect("decoding", "launch 2; maps 1", of(1));
+  expect("mixed", "launch 2; maps 1", of(200));
+}
+
 // ---- products
 
 TEST_F(DriverCalls, Products) {

@@ -9,6 +9,7 @@
 #include "tegula/block_mask.h"
 #include "tegula/derivative.h"
 #include "tegula/kernels/block_list.h"
+#include "tegula/kernels/kv_cache.h"
 #include "tegula/location.h"
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
@@ -237,6 +238,18 @@ class Attention {
   void varlen(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
               const Tensor& O, const CuSeqlens& lengths, const AttentionExtras& extras = {},
               Loc at = std::source_location::current()) const;
+
+  /// Attends to the keys and values of a cache in pages: Q [rows, heads, head_dim], O [rows, heads,
+  /// head_dim_v]; lse and row_max [rows, heads]. Mask and score receive the request's index as `b`,
+  /// and positions in the request, as with `align_bottom_right`. Keys at or beyond kv_lengths are
+  /// not read. Rows of O after the last request's are not written. A query without keys gives 0.
+  /// The launch depends only on extents and on `max_seqlen_q`, so a recorded graph may be replayed
+  /// with other lengths, offsets, tables and contents. Block lists are not supported (T1688): a
+  /// mask that needs one visits all keys of its range. Throws CompileError also for T1680 to T1683;
+  /// `cpu` and `sim` report T1689 to T1691 (docs/serving.md).
+  void paged(const Stream& stream, const Tensor& Q, const KvCache& cache, const Tensor& O,
+             const KvBatch& batch, const AttentionExtras& extras = {},
+             Loc at = std::source_location::current()) const;
 
   /// Computes the gradients of the inputs of a dense call, by recomputing its weights (Dao et al.
   /// 2022). `dQ` is summed over blocks of keys in f32, in an order that differs from run to run, so

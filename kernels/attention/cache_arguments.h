@@ -1,0 +1,13 @@
+#pragma once
+// Checks the tensors of a cache in pages, for attention and for `append`.
+#include "tegula/kernels/kv_cache.h"
+
+namespace tegula::kernels {
+
+/// Largest number of rows of the pages that a table lists.
+inline constexpr std::int64_t kMaxPageRows = 256;
+
+/// Throws T1680 to T1683 for an invalid cache, table or lengths of a step.
+void check_cache(const char* caller, const KvCache& cache, const KvBatch& batch);
+
+}  // namespace tegula::kernels

@@ -1,0 +1,42 @@
+#pragma once
+#include <cstdint>
+#include <source_location>
+
+#include "tegula/location.h"
+#include "tegula/stream.h"
+#include "tegula/tensor.h"
+
+/// Caches of keys and values in pages, and ragged batches of requests that use them
+/// (docs/serving.md).
+namespace tegula::kernels {
+
+/// Where keys and values are. k [pages, rows, kv heads, head dim] and v [pages, rows, kv heads,
+/// head dim of values] are views with any strides but a contiguous last dimension: a cache [pages,
+/// kv heads, rows, head dim] is given as `cache.permute({0, 2, 1, 3})`.
+struct KvCache {
+  Tensor k, v = {};
+  /// i32 [requests or more, pages per request]: the key at position p of request b is row p % rows
+  /// of page table[b, p / rows]; pages have 1 to 256 rows. A negative entry is a page without
+  /// contents: its keys and values are 0. Undefined: page b has all keys of request b, any number.
+  Tensor table = {};
+};
+
+/// The requests of one step. The tensors are in device memory and are read at every launch.
+struct KvBatch {
+  /// i32 [requests + 1], ascending: the queries of request b are rows [q_offsets[b], q_offsets[b +
+  /// 1]) of Q. They are the last positions of the request: the i-th is at kv_lengths[b] - number of
+  /// queries + i.
+  Tensor q_offsets;
+  Tensor kv_lengths;              ///< i32 [requests]: keys, with those of this step; 0: none
+  std::int64_t max_seqlen_q = 0;  ///< any bound of the number of queries per request
+};
+
+/// Stores the keys K [rows, kv heads, head dim] and values V [rows, kv heads, head dim of values]
+/// of a step's queries at their positions in the cache; all are of the cache's type. Rows at
+/// positions without a page are dropped. Results are undefined if two requests that share a page
+/// write the same row of it (T1301 on `cpu` and `sim`). Does not wait, and a CUDA graph can record
+/// it. Throws CompileError for invalid tensors (T1680 to T1683, T1603, T1609, T1662).
+void append(const Stream& stream, const Tensor& K, const Tensor& V, const KvCache& into,
+            const KvBatch& batch, Loc at = std::source_location::current());
+
+}  // namespace tegula::kernels

@@ -1,0 +1,245 @@
+// Attention to caches in pages, and storing to them, against attention in f64.
+#include "tegula/kernels/masks.h"
+#include "tests/differential/attention/paged_tensors.h"
+
+namespace tegula::test::paged_test {
+using namespace kernels;
+namespace {
+
+class Paged : public testing::TestWithParam<Device> {};
+INSTANTIATE_TEST_SUITE_P(Devices, Paged, testing::ValuesIn(devices()), device_name);
+
+/// Returns lengths next to those of whole pages, with and without queries, and a long one.
+Lengths around(i32 rows) {
+  Lengths l{{1, 0, 0, 1, 2, 3, 70, 5}, {1, 0, rows, rows - 1, rows, rows + 1, 201, 90}};
+  for (std::size_t b = 0; b < l.q.size(); ++b) l.q[b] = std::min(l.q[b], l.kv[b]);
+  return l;
+}
+
+/// Returns the same with at most one query per request, as in decoding.
+Lengths decoding(i32 rows) {
+  Lengths l = around(rows);
+  for (i32& n : l.q) n = std::min(n, 1);
+  return l;
+}
+
+HostAttention host_causal() {
+  HostAttention host;
+  host.mask = [](int, int, int q, int kv) { return q >= kv; };
+  return host;
+}
+
+TEST_P(Paged, PagesOfAnySize) {
+  const Attention attention({.mask = masks::causal()});
+  for (const std::int64_t rows : {1, 16, 24, 64}) {
+    SCOPED_TRACE(rows);
+    const auto order = rows == 24 ? PageOrder::hnd : PageOrder::nhd;
+    const PagedRequests p({.rows = rows, .order = order}, around(static_cast<i32>(rows)),
+                          GetParam());
+    p.run(attention);
+    p.expect(host_causal());
+    if (HasFatalFailure()) return;
+  }
+}
+
+/// With one query per request, the heads of a group are rows of a tile: any number of heads.
+TEST_P(Paged, DecodesGroupsOfHeads) {
+  const Attention attention({.mask = masks::causal()});
+  for (const std::int64_t group : {1, 4, 7}) {
+    SCOPED_TRACE(group);
+    const PagedRequests p({.heads = 2 * group, .kv_heads = 2, .dim = 80, .head_dim_v = 48},
+                          decoding(16), GetParam(), 7,
+                          group == 7 ? DType::f16 : DType::bf16);
+    p.run(attention);
+    p.expect(host_causal());
+    if (HasFatalFailure()) return;
+  }
+}
+
+/// The same kernel serves other lengths, numbers of requests and of pages.
+TEST_P(Paged, CompilesOnceForAllLengths) {
+  const Attention attention({.mask = masks::causal()});
+  const auto compiled = [&](const Lengths& l, std::uint64_t seed) {
+    const PagedRequests p({}, l, GetParam(), seed);
+    p.run(attention);
+    p.expect(host_causal());
+    return times_compiled(attention);
+  };
+  EXPECT_EQ(compiled({{1, 1}, {20, 7}}, 1), 1);
+  EXPECT_EQ(compiled({{0, 1, 1}, {0, 133, 1}}, 2), 1);
+  EXPECT_EQ(compiled({{1, 1, 0, 1, 1}, {64, 65, 3, 16, 90}}, 3), 1);
+}
+
+/// Masks and scores see the request, the query head and positions in the request.
+TEST_P(Paged, MasksAndScoresSeePositions) {
+  const Mask near = [](Tile, Tile, Tile q, Tile kv) { return q - kv < 50; };
+  const Attention attention(
+      {.mask = masks::and_(masks::causal(), near),
+       .score = [](Tile s, Tile b, Tile h, Tile q, Tile kv) {
+         return s + cast<f32>(kv - q) * 0.01f * cast<f32>(b + h);
+       }});
+  HostAttention host;
+  host.mask = [](int, int, int q, int kv) { return q >= kv && q - kv < 50; };
+  host.score = [](double s, int b, int h, int q, int kv) { return s + (kv - q) * 0.01 * (b + h); };
+  host.sink = [](int h) { return 0.5 * h; };
+  const Tensor sinks = Tensor::from(std::vector<float>{0, 0.5, 1, 1.5}, GetParam());
+  for (const Lengths& l : {around(16), decoding(16)}) {
+    const PagedRequests p({}, l, GetParam());
+    p.run(attention, Stream(GetParam()), sinks);
+    p.expect(host);
+    if (HasFatalFailure()) return;
+  }
+}
+
+/// Without a mask, queries also see the keys after their own position.
+TEST_P(Paged, WithoutMaskOrTable) {
+  const Attention attention({});
+  for (const bool has_table : {true, false})
+    for (const auto order : {PageOrder::nhd, PageOrder::hnd}) {
+      const PagedRequests p(
+          {.rows = has_table ? 16 : 210, .order = order, .has_table = has_table}, around(16),
+          GetParam());
+      p.run(attention);
+      p.expect({});
+      if (HasFatalFailure()) return;
+    }
+}
+
+/// Random batches: empty requests, requests without queries, pages that requests share.
+TEST_P(Paged, RandomBatches) {
+  const Attention attention({.mask = masks::causal()});
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    const auto below = [&](int n) { return static_cast<i32>(random() % static_cast<unsigned>(n)); };
+    Lengths l;
+    for (int b = 0; b < 9; ++b) {
+      l.kv.push_back(below(4) == 0 ? 0 : below(150) + 1);
+      l.q.push_back(std::min(l.kv.back(), below(3) == 0 ? 0 : below(seed % 2 == 0 ? 2 : 40)));
+    }
+    constexpr std::int64_t kRows[] = {8, 16, 48, 128};
+    const PagedRequests p({.rows = kRows[seed % 4], .heads = 3, .kv_heads = seed < 5 ? 1 : 3}, l,
+                          GetParam(), seed);
+    p.run(attention);
+    p.expect(host_causal());
+    if (HasFatalFailure()) return;
+  }
+}
+
+/// Each request is attended to as a dense call does, with other normalizations than softmax, too.
+TEST_P(Paged, EqualsDenseCalls) {
+  const PagedRequests p({}, around(16), GetParam());
+  for (const auto weighting :
+       {AttentionNormalization::none, AttentionNormalization::stick_breaking}) {
+    const Attention attention(
+        {.mask = masks::causal(), .align_bottom_right = true, .weighting = weighting});
+    attention.paged(Stream(GetParam()), p.Q, p.cache, p.O, p.batch);
+    for (std::size_t b = 0; b < p.lengths.q.size(); ++b) {
+      if (p.lengths.q[b] == 0) continue;
+      const auto dense = [](const Tensor& rows) {  // [1, heads, rows, dim]
+        return rows.reshape({1, rows.size(0), rows.size(1), rows.size(2)}).permute({0, 2, 1, 3});
+      };
+      const auto queries = [&](const Tensor& t) {
+        return dense(t.slice(0, p.q_starts[b], p.q_starts[b + 1]));
+      };
+      const Tensor got = queries(p.O), O = Tensor::empty(got.shape(), got.dtype(), GetParam());
+      attention(queries(p.Q), dense(p.gathered(p.cache.k, b)), dense(p.gathered(p.cache.v, b)), O);
+      const auto want = O.to_doubles(), have = got.to_doubles();
+      for (std::size_t i = 0; i < want.size(); ++i)
+        ASSERT_NEAR(have[i], want[i], 0.02 * (1 + std::abs(want[i]))) << "request " << b;
+    }
+  }
+}
+
+/// Keys of a page that a request does not have are zeros.
+TEST_P(Paged, MissingPagesAreZero) {
+  const PagedRequests p({}, {{1}, {40}}, GetParam());
+  p.cache.table.slice(1, 1, 2).fill(-1);
+  p.run(Attention({}));
+  const auto [page, row] = p.at(0, 16);
+  for (const Tensor& t : {p.cache.k, p.cache.v}) t.select(0, page).fill(0);
+  p.expect({});
+  EXPECT_EQ(row, 0);
+}
+
+/// Appends to pages that end in the middle, begin a page, or span several.
+TEST_P(Paged, AppendsKeysAndValues) {
+  for (const std::int64_t rows : {1, 16, 24}) {
+    SCOPED_TRACE(rows);
+    Lengths l{{1, 0, 17, 1, 40, 1}, {33, 0, 49, 1, 40, 48}};
+    const PagedRequests p({.rows = rows, .head_dim_v = 40, .shares_pages = false}, l, GetParam(),
+                          1, DType::f16);
+    const std::int64_t tokens = p.q_starts.back();
+    const auto fresh = [&](const Tensor& pages, std::uint64_t seed) {
+      return Tensor::normal({tokens, pages.size(2), pages.size(3)}, DType::f16, 0, 1, seed,
+                            GetParam());
+    };
+    const Tensor K = fresh(p.cache.k, 11), V = fresh(p.cache.v, 12);
+    const std::vector<Tensor> before{p.cache.k.clone(), p.cache.v.clone()};
+    append(Stream(GetParam()), K, V, p.cache, p.batch);
+    for (const auto& [now, old, rows_of] :
+         {std::tuple{p.cache.k, before[0], K}, {p.cache.v, before[1], V}}) {
+      for (std::size_t b = 0; b < l.kv.size(); ++b)
+        for (i32 i = 0; i < l.q[b]; ++i) {
+          const auto [page, row] = p.at(b, l.kv[b] - l.q[b] + i);
+          old.select(0, page).select(0, row).copy_from(rows_of.select(0, p.q_starts[b] + i));
+        }
+      const auto got = now.to_doubles(), want = old.to_doubles();
+      for (std::size_t i = 0; i < want.size(); ++i)
+        ASSERT_TRUE(got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i]))) << i;
+    }
+  }
+}
+
+/// Returns the code and the line of the finding that `run` ends with; the line is that of the call.
+template <class F>
+std::string finding_of(const F& run) {
+  try {
+    run();
+  } catch (const ProgramError& e) {
+    return e.diagnostic().code + " at " + std::to_string(e.diagnostic().loc.line);
+  }
+  return "";
+}
+std::string at_line(const char* code, int line) { return code + (" at " + std::to_string(line)); }
+
+/// What only the device knows is checked on `cpu` and `sim`.
+TEST_P(Paged, ReportsWrongTablesAndLengths) {
+  if (GetParam().kind == DeviceKind::cuda) GTEST_SKIP() << "reads zeros";
+  const Attention attention({.mask = masks::causal()});
+  const PagedRequests p({.rows = 16, .shares_pages = false}, {{1, 3}, {40, 20}}, GetParam());
+  const Stream stream(GetParam());
+  const auto call = [&](const KvBatch& batch) {
+    return finding_of([&] { attention.paged(stream, p.Q, p.cache, p.O, batch); });
+  };
+  const int line = __LINE__ - 2;
+  const auto lengths = [&](const std::vector<i32>& kv) {
+    return KvBatch{p.batch.q_offsets, Tensor::from(kv, GetParam()), p.batch.max_seqlen_q};
+  };
+  EXPECT_EQ(call(p.batch), "");
+  EXPECT_EQ(call(lengths({40, 2})), at_line("T1691", line));
+  EXPECT_EQ(call(lengths({49, 20})), at_line("T1690", line));
+  EXPECT_EQ(call({Tensor::from(std::vector<i32>{1, 0, 3}, GetParam()), p.batch.kv_lengths, 3}),
+            at_line("T1691", line));
+  const Tensor K = Tensor::zeros({4, 2, 64}, DType::bf16, GetParam());
+  const auto add = [&] { return finding_of([&] { append(stream, K, K, p.cache, p.batch); }); };
+  const int add_line = __LINE__ - 1;
+  EXPECT_EQ(add(), "");
+  p.cache.table.slice(0, 1, 2).copy_from(p.cache.table.slice(0, 0, 1).contiguous());
+  EXPECT_EQ(add(), "") << "other rows of a shared page";
+  p.cache.table.slice(0, 1, 2).slice(1, 1, 2).fill(static_cast<double>(p.cache.k.size(0)));
+  EXPECT_EQ(call(p.batch), at_line("T1689", line));
+  EXPECT_EQ(add(), at_line("T1689", add_line));
+}
+
+/// Two requests store to one row of a page that they share.
+TEST_P(Paged, ReportsRowsThatTwoRequestsAppend) {
+  if (GetParam().kind == DeviceKind::cuda) GTEST_SKIP() << "one of the rows remains";
+  const PagedRequests p({.rows = 16, .shares_pages = true}, {{1, 1}, {10, 10}}, GetParam());
+  const Tensor K = Tensor::normal({2, 2, 64}, DType::bf16, 0, 1, 1, GetParam());
+  const auto add = [&] { append(Stream(GetParam()), K, K, p.cache, p.batch); };
+  EXPECT_EQ(finding_of(add), at_line("T1301", __LINE__ - 1));
+}
+
+}  // namespace
+}  // namespace tegula::test::paged_test

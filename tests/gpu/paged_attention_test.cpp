@@ -1,0 +1,127 @@
+// Attention to caches in pages on a GPU, launched and in recorded graphs; twin:
+// tests/differential/attention/paged_test.cpp.
+#include "tegula/kernels/masks.h"
+#include "tests/differential/attention/paged_tensors.h"
+#include "tests/gpu/by_back_end.h"
+#include "tests/gpu/recorded_graph.h"
+
+namespace tegula::test::paged_attention_test {
+namespace {
+
+class PagedOnGpu : public ByBackEnd {};
+INSTANTIATE_TEST_SUITE_P(BackEnds, PagedOnGpu, testing::Values("llvm", "nvrtc"),
+                         [](const auto& info) { return std::string(info.param); });
+
+HostAttention host_causal() {
+  HostAttention host;
+  host.mask = [](int, int, int q, int kv) { return q >= kv; };
+  return host;
+}
+
+Lengths random_lengths(std::uint64_t seed, i32 longest, i32 queries) {
+  std::mt19937_64 random(seed);
+  Lengths l;
+  for (int b = 0; b < 12; ++b) {
+    const i32 kv = b % 5 == 3 ? 0 : static_cast<i32>(random() % static_cast<unsigned>(longest)) + 1;
+    l.kv.push_back(kv);
+    l.q.push_back(std::min(kv, b % 4 == 2 ? 0 : static_cast<i32>(random() % queries) + 1));
+  }
+  return l;
+}
+
+/// Pages of any size, groups of heads and head dims, in prefill and in decoding.
+TEST_P(PagedOnGpu, EqualsAttentionInDoubles) {
+  const Attention attention({.mask = masks::causal()});
+  for (const std::int64_t rows : {1, 16, 24, 64, 256})
+    for (const i32 queries : {1, 150}) {
+      SCOPED_TRACE(std::to_string(rows) + " rows, " + std::to_string(queries) + " queries");
+      const auto order = rows == 16 ? PageOrder::hnd : PageOrder::nhd;
+      const std::int64_t group = rows == 1 ? 1 : rows == 24 ? 7 : 4, dim = rows == 64 ? 80 : 128;
+      const PagedRequests p({.rows = rows,
+                             .heads = 2 * group,
+                             .kv_heads = 2,
+                             .dim = dim,
+                             .head_dim_v = dim,
+                             .order = order},
+                            random_lengths(static_cast<std::uint64_t>(rows), 700, queries),
+                            Device::cuda(), 1, rows == 24 ? DType::f16 : DType::bf16);
+      p.run(attention);
+      p.expect(host_causal());
+      if (HasFatalFailure()) return;
+    }
+}
+
+/// The request's loads are copied ahead for wgmma.
+TEST_P(PagedOnGpu, CopiesPagesAhead) {
+  const Attention attention({.mask = masks::causal()});
+  const PagedRequests p({.dim = 128, .head_dim_v = 128}, random_lengths(1, 500, 100),
+                        Device::cuda());
+  p.run(attention);
+  EXPECT_NE(attention.explain().find("pipelined by cp.async"), std::string::npos)
+      << attention.explain();
+}
+
+/// One graph of append and attention serves steps with other lengths, tables and contents; requests
+/// that are missing have no queries and no keys.
+TEST_P(PagedOnGpu, ReplaysWithOtherLengthsAndTables) {
+  constexpr std::int64_t kColumns = 50;
+  const Device gpu = Device::cuda();
+  const Stream stream = Stream::create(gpu);
+  const Attention attention({.mask = masks::causal()});
+  for (const i32 queries : {1, 40}) {
+    const auto step = [&](std::uint64_t seed) {
+      Lengths l = random_lengths(seed, 780, queries);
+      if (seed == 3) std::ranges::fill(l.q, 0), std::ranges::fill(l.kv, 0);
+      l.q[0] = l.kv[0] = 0;
+      return PagedRequests({.rows = 16, .shares_pages = false}, l, gpu, seed, DType::bf16,
+                           kColumns);
+    };
+    PagedRequests fixed = step(1);
+    constexpr std::int64_t kTokens = 12 * 40;
+    const auto rows = [&](std::int64_t heads) {
+      return Tensor::full({kTokens, heads, 64}, NAN, DType::bf16, gpu);
+    };
+    const Tensor Q = rows(4), O = rows(4), K = rows(2), V = rows(2),
+                 lse = Tensor::full({kTokens, 4}, NAN, DType::f32, gpu),
+                 max = Tensor::full({kTokens, 4}, NAN, DType::f32, gpu);
+    fixed.batch.max_seqlen_q = queries;
+    const auto launch = [&] {
+      append(stream, K, V, fixed.cache, fixed.batch);
+      attention.paged(stream, Q, fixed.cache, O, fixed.batch, {lse, max, {}});
+    };
+    launch();
+    stream.synchronize();
+    const RecordedGraph graph(stream, launch);
+    for (std::uint64_t seed = 1; seed < 8; ++seed) {
+      SCOPED_TRACE(seed);
+      PagedRequests p = step(seed);
+      const std::int64_t used = p.q_starts.back();
+      // The keys and values of the step come from `append`.
+      fixed.cache.k.copy_from(p.cache.k, stream), fixed.cache.v.copy_from(p.cache.v, stream);
+      fixed.cache.table.copy_from(p.cache.table, stream);
+      fixed.batch.q_offsets.copy_from(p.batch.q_offsets, stream);
+      fixed.batch.kv_lengths.copy_from(p.batch.kv_lengths, stream);
+      Q.slice(0, 0, used).copy_from(p.Q.slice(0, 0, used), stream);
+      stream.synchronize();
+      for (std::size_t b = 0; b < p.lengths.kv.size(); ++b)
+        for (i32 i = 0; i < p.lengths.q[b]; ++i) {
+          const auto [page, row] = p.at(b, p.lengths.kv[b] - p.lengths.q[b] + i);
+          for (const auto& [from, cache, to] : {std::tuple{p.cache.k, fixed.cache.k, K},
+                                                {p.cache.v, fixed.cache.v, V}}) {
+            to.select(0, p.q_starts[b] + i).copy_from(from.select(0, page).select(0, row));
+            cache.select(0, page).select(0, row).fill(NAN);
+          }
+        }
+      graph.replay(stream);
+      stream.synchronize();
+      p.O.slice(0, 0, used).copy_from(O.slice(0, 0, used));
+      p.Lse.slice(0, 0, used).copy_from(lse.slice(0, 0, used));
+      p.Max.slice(0, 0, used).copy_from(max.slice(0, 0, used));
+      p.expect(host_causal());
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tegula::test::paged_attention_test
