@@ -303,15 +303,14 @@ class Program {
   /// are 0, but 0 times NaN is NaN. Blocks begin at a visible key; the tensor ends without a crop.
   Tile visible_values(const TileResult& s, const Index& b, const Index& h, const Index& n,
                       const KvBlockIterator& kv_blocks, const Index& step) const {
-    const Tile values = keys(x_.V, s, b, h, n, dv_);
-    if (paged_.kv_lengths) return values;
+    if (paged_.kv_lengths) return keys(x_.V, s, b, h, n, dv_);
     const SequenceRange& sequence = s.sequence;
     const Index kv = sequence.keys(n);
     std::optional<Tile> end = kv_blocks.visible_end(step);
     if (sequence.kv_first) end = *sequence.kv_first + end.value_or(sequence.seqlen_kv);
-    if (!end) return values;
-    assume(kv.first() >= 0);
-    return crop(values, 0, kv.first(), *end);
+    if (end) assume(kv.first() >= 0);
+    const Tile values = keys(x_.V, s, b, h, n, dv_);
+    return end ? crop(values, 0, kv.first(), *end) : values;
   }
 
   Tile scored(const Tile& s, const QueryRows& rows, const Index& b, const Index& n) const {

@@ -5,6 +5,7 @@
 #include "expect_error.h"
 #include "tegula/kernels/adamw.h"
 #include "tegula/kernels/attention.h"
+#include "tegula/kernels/attention_state.h"
 #include "tegula/kernels/block_patterns.h"
 #include "tegula/kernels/copy.h"
 #include "tegula/kernels/cross_entropy.h"
@@ -506,6 +507,13 @@ TEST(LibraryError, TablesOfPagedAttention) {
                               return kv >= view<i32, 1>(limits)(b);
                             }});
   });
+}
+
+TEST(LibraryError, MergedStates) {
+  const Tensor t = of({5, 4, 64}), o = of({5, 4, 64}), log = of({5, 4}, DType::f32);
+  const std::vector<AttentionState> five(5, {t, log}), other{{t, log}, {t, of({5, 4})}};
+  expect("T1662 parts", [&] { merge_states(stream(), five, o); });
+  expect("T1662 lse of a part", [&] { merge_states(stream(), other, o); });
 }
 
 TEST(LibraryError, Append) {

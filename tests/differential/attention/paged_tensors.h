@@ -65,8 +65,9 @@ struct PagedRequests {
     return all;
   }
 
-  /// Expects the attention of each request. The host's mask receives positions of the request.
-  void expect(const HostAttention& by_position) const {
+  /// Expects the attention of each request, `maxima`: with row_max. The host's mask receives
+  /// positions of the request.
+  void expect(const HostAttention& by_position, bool maxima = true) const {
     const std::int64_t group = extents.heads / extents.kv_heads;
     for (std::size_t b = 0; b < lengths.kv.size(); ++b) {
       if (lengths.q[b] == 0) continue;
@@ -85,7 +86,7 @@ struct PagedRequests {
         };
         expect_head(host,
                     {rows(Q), k.select(1, h / group), v.select(1, h / group), rows(O), rows(Lse),
-                     rows(Max)},
+                     maxima ? rows(Max) : Tensor()},
                     static_cast<int>(b), h);
         if (testing::Test::HasFatalFailure()) return;
       }
