@@ -115,8 +115,9 @@ Case backward(const char* name, const NumberedSetup& setup, Key (*key)(Tensors, 
             const Tensors last = t.last(of_table ? 5 : 4);
             AttentionInputGradients into{.Q = last[1], .K = last[2], .V = last[3]};
             if (of_table) into.captured = {{t[5], last[4]}};
-            made_once(*made, key(t, number), [&] { return setup(t, number).made(); })
-                .backward(s, t[0], t[1], t[2], {.O = t[3], .lse = t[4]}, {.O = last[0]}, into);
+            made_once(*made, key(t, number), [&] {
+              return setup(t, number).made();
+            }).backward(s, t[0], t[1], t[2], {.O = t[3], .lse = t[4]}, {.O = last[0]}, into);
           }};
 }
 

@@ -207,7 +207,7 @@ constexpr std::int64_t kProgramsWorthAThread = 8;
 std::optional<FindingKind> finding_of(std::string_view kind) {
   using enum FindingKind;
   constexpr std::pair<std::string_view, FindingKind> kKinds[] = {
-      {"inside", OutsideRead},     {"elements", LostElements}, {"contraction", ContractionDiffers},
+      {"inside", OutsideRead},   {"elements", LostElements}, {"contraction", ContractionDiffers},
       {"page entry", PageEntry}, {"page room", PageRoom},    {"request", RequestLengths}};
   for (const auto& [name, found] : kKinds)
     if (name == kind) return found;

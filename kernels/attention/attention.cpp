@@ -238,8 +238,7 @@ struct Attention::Kernels {
 
   void call_paged(const Stream& stream, const Tensor& Q, const KvCache& cache, const Tensor& O,
                   const KvBatch& batch, const AttentionExtras& extras) const {
-    plans.call(stream,
-               arguments(Q, cache, O, extras, {batch.q_offsets, {}}, batch.kv_lengths, {}),
+    plans.call(stream, arguments(Q, cache, O, extras, {batch.q_offsets, {}}, batch.kv_lengths, {}),
                plan_options(CallKind::paged, batch.max_seqlen_q), [&](PlanBuilder& plan) {
                  check_weighting_extras(spec().weighting, extras);
                  if (spec().blocks)

@@ -379,7 +379,7 @@ void AttentionBackward::call(const Stream& stream, const Tensor& Q, const Tensor
   // Lists need a bound of the keys of a sequence.
   const bool is_self = lengths && of_call.q.defined() && of_call.kv.defined() &&
                        of_call.q.data() == of_call.kv.data();
-  const PlanOptions own_options{lengths != nullptr,        of_call.max_seqlen_q, is_self,
+  const PlanOptions own_options{lengths != nullptr,       of_call.max_seqlen_q, is_self,
                                 saved.blocks.has_value(), list.block_q,         list.block_kv};
   std::array<std::uint64_t, 6 + kMaxCaptured> options;
   std::ranges::copy(std::span<const std::uint64_t>(own_options), options.begin());
@@ -395,8 +395,7 @@ void AttentionBackward::call(const Stream& stream, const Tensor& Q, const Tensor
     } else if (kernels_->spec->align_bottom_right) {
       require_keys_for_queries(Q, K);
     }
-    Q.dtype() == DType::f16 ? kernels_->build<f16>(plan, call)
-                            : kernels_->build<bf16>(plan, call);
+    Q.dtype() == DType::f16 ? kernels_->build<f16>(plan, call) : kernels_->build<bf16>(plan, call);
   });
 }
 

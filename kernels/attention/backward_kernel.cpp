@@ -20,9 +20,8 @@ class BackwardProgram {
  public:
   BackwardProgram(const AttentionSpec& spec, const QueryTraversal& traversal,
                   const BackwardTensors<T>& x, const BlockListParams& lists,
-                  const SequenceStarts& starts, const Scalar<f32>& scale,
-                  const HeadGroups& groups, const BackwardTiles& tiles,
-                  const CapturedSums<T>& captured)
+                  const SequenceStarts& starts, const Scalar<f32>& scale, const HeadGroups& groups,
+                  const BackwardTiles& tiles, const CapturedSums<T>& captured)
       : spec_(spec),
         traversal_(traversal),
         x_(x),
@@ -32,8 +31,8 @@ class BackwardProgram {
         groups_(groups),
         tiles_(tiles),
         captured_(captured),
-        d_(slice(0, x.dQ ? backward_columns(x.Q.static_dim(3))
-                         : padded_head_dim(x.Q.static_dim(3)))),
+        d_(slice(0,
+                 x.dQ ? backward_columns(x.Q.static_dim(3)) : padded_head_dim(x.Q.static_dim(3)))),
         dv_(slice(0, padded_head_dim(x.V.static_dim(3)))),
         group_(groups.is_grouped ? x.Q.dim(1) / x.K.dim(1) : Tile(1)) {
     x.K.static_dim(3), x.dO.static_dim(3);  // static: no guards where nothing is absent
@@ -58,8 +57,7 @@ class BackwardProgram {
       grid_dependency_wait();
       const auto [b, n] = keys.at(i.first());
       SequenceRange sequence = SequenceRange::packed(*starts_.q, *starts_.kv, b.first());
-      const Tile length = *sequence.q_end - *sequence.q_first,
-                 first = queries.first_row(b.first());
+      const Tile length = *sequence.q_end - *sequence.q_first, first = queries.first_row(b.first());
       sequence.q_first = first, sequence.q_end = first + length;
       one_tile(sequence, b, h, n, slice(i.first() * tiles_.block_kv, tiles_.block_kv));
     }
@@ -69,11 +67,14 @@ class BackwardProgram {
   void one_tile(const SequenceRange& sequence, const Index& b, const Index& h, const Index& n,
                 const Index& whole) const {
     Gradients sums{zeros<f32>(tiles_.block_kv, d_.block()),
-                   zeros<f32>(tiles_.block_kv, dv_.block()),
-                   captured_.zeros(tiles_.block_kv)};
+                   zeros<f32>(tiles_.block_kv, dv_.block()), captured_.zeros(tiles_.block_kv)};
     const Index &entry = sequence.entry, at = sequence.own_keys(n);
     inside(entry, h, {&x_.V}), inside(entry, h, gradients_of_keys());
-    const KeyTile keys{sequence, b, h, n, fill_absent(x_.K(entry, h, whole, d_), 0),
+    const KeyTile keys{sequence,
+                       b,
+                       h,
+                       n,
+                       fill_absent(x_.K(entry, h, whole, d_), 0),
                        fill_absent(x_.V(entry, h, sequence.keys(n), dv_), 0)};
     if (!starts_.q) grid_dependency_wait();
     if (!groups_.is_grouped || lists_.blocks)
@@ -188,9 +189,8 @@ class BackwardProgram {
     if (captured_.any()) {
       const Tile kept = is_softmax() ? p != 0.0f : visible(keys, h, m);
       const CapturedPairs at{keys.b, h, m.shifted(shift(keys.sequence)), keys.n};
-      ds = reassociable([&] {
-        return captured_.add(where(kept, score, 0.0f), ds, scaled, at, sums.captured);
-      });
+      ds = reassociable(
+          [&] { return captured_.add(where(kept, score, 0.0f), ds, scaled, at, sums.captured); });
     } else {
       if (spec_.score) ds = reassociable([&] { return derivative(score, scaled, ds); });
       if_(needs_mask, [&] {
@@ -202,9 +202,9 @@ class BackwardProgram {
     if (!x_.dQ) return;
     // wgmma computes at least 64 rows.
     const bool is_transposed = tiles_.block_q < kGradientRows;
-    atomic_add((*x_.dQ)(b, h, block, all),
-               in_fragment_order(is_transposed ? dot(keys.k.T(), rounded)
-                                               : dot(rounded.T(), keys.k)));
+    atomic_add(
+        (*x_.dQ)(b, h, block, all),
+        in_fragment_order(is_transposed ? dot(keys.k.T(), rounded) : dot(rounded.T(), keys.k)));
   }
 
   bool is_softmax() const { return spec_.weighting == AttentionNormalization::softmax; }

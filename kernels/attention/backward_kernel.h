@@ -45,9 +45,8 @@ struct HeadGroups {
 };
 
 template <class T>
-using BackwardKernel =
-    KernelOf<BackwardTensors<T>, Scalar<f32>, HeadGroups, BlockListParams, SequenceStarts,
-             CapturedViews<T>>;
+using BackwardKernel = KernelOf<BackwardTensors<T>, Scalar<f32>, HeadGroups, BlockListParams,
+                                SequenceStarts, CapturedViews<T>>;
 
 template <class T>
 BackwardKernel<T> backward_kernel(std::shared_ptr<const AttentionSpec> spec,

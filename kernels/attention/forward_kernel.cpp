@@ -400,12 +400,11 @@ template <class T>
 ForwardKernel<T> forward_kernel(const char* name, std::shared_ptr<const AttentionHeuristics> facts,
                                 const ForwardTiles& tiles) {
   return kernel(name,
-                [facts, tiles](const ForwardTensors<T>& tensors, Scalar<f32> scale,
-                               const ForwardRows& rows, const PagedRows& paged,
-                               const SoftmaxTensors& softmax, const BlockListParams& lists,
-                               const FallbackParams& fallback,
-                               const std::optional<In<i32, 3>>& order,
-                               const SplitKvWorkspace& split_kv) {
+                [facts, tiles](
+                    const ForwardTensors<T>& tensors, Scalar<f32> scale, const ForwardRows& rows,
+                    const PagedRows& paged, const SoftmaxTensors& softmax,
+                    const BlockListParams& lists, const FallbackParams& fallback,
+                    const std::optional<In<i32, 3>>& order, const SplitKvWorkspace& split_kv) {
                   std::optional<SplitKvPartials> shared;
                   if (split_kv.acc_partials)
                     shared.emplace(SplitKvPartials{*split_kv.acc_partials, *split_kv.row_stats,

@@ -74,35 +74,35 @@ Tile in_fragment_order(const Tile& sums) {
 
 template <class T>
 KernelOf<ForwardResults<T>, GradientRows, SinkGradients, PackedQueries<T>> gradient_rows() {
-  return kernel("attention_gradient_rows", [](const ForwardResults<T>& x, const GradientRows& to,
-                                              const SinkGradients& sinks,
-                                              const PackedQueries<T>& packed) {
-    if (!x.lse) to.L.partial(), to.D.partial();
-    each_block(packed.starts, to.L.dim(0), to.L.dim(1), to.L.dim(2), [&](const QueryBlock& at) {
-      const auto& [b, h, m, whole] = at;
-      grid_launch_dependents();
-      const Index tile = slice(whole.first() / kGradientRows, 1);
-      if (to.dQ) (*to.dQ)(b, h, tile, all) = zeros<f32>(to.dQ->static_dim(3));
-      const Tile grad = fill_absent(x.dO(b, h, m, all), 0);
-      if (packed.Q) {
-        (*packed.whole_Q)(b, h, whole, all) = fill_absent((*packed.Q)(b, h, m, all), 0);
-        (*packed.whole_dO)(b, h, whole, all) = grad;
-      }
-      if (!x.lse) return;
-      const Tile o = fill_absent(x.O(b, h, m, all), 0);
-      Tile d = sum(cast<f32>(o) * cast<f32>(grad), axis(1));
-      if (x.dlse) d = d - fill_absent((*x.dlse)(b, h, m), 0);
-      const Tile lse = fill_absent((*x.lse)(b, h, m), -kInfinity);
-      const Tile has_no_keys = lse == -kInfinity;
-      d = where(has_no_keys, 0.0f, d);
-      to.L(b, h, whole) = where(has_no_keys, kInfinity, lse * std::numbers::log2e_v<float>);
-      to.D(b, h, whole) = d;
-      if (!sinks.partial) return;
-      const Tile share = exp(fill_absent((*sinks.sinks)(h), 0) - lse);
-      const Tile of_row = where(has_no_keys, 0.0f, share * d);
-      (*sinks.partial)(b, h, tile) = -sum(of_row, axis(0));
-    });
-  });
+  return kernel(
+      "attention_gradient_rows", [](const ForwardResults<T>& x, const GradientRows& to,
+                                    const SinkGradients& sinks, const PackedQueries<T>& packed) {
+        if (!x.lse) to.L.partial(), to.D.partial();
+        each_block(packed.starts, to.L.dim(0), to.L.dim(1), to.L.dim(2), [&](const QueryBlock& at) {
+          const auto& [b, h, m, whole] = at;
+          grid_launch_dependents();
+          const Index tile = slice(whole.first() / kGradientRows, 1);
+          if (to.dQ) (*to.dQ)(b, h, tile, all) = zeros<f32>(to.dQ->static_dim(3));
+          const Tile grad = fill_absent(x.dO(b, h, m, all), 0);
+          if (packed.Q) {
+            (*packed.whole_Q)(b, h, whole, all) = fill_absent((*packed.Q)(b, h, m, all), 0);
+            (*packed.whole_dO)(b, h, whole, all) = grad;
+          }
+          if (!x.lse) return;
+          const Tile o = fill_absent(x.O(b, h, m, all), 0);
+          Tile d = sum(cast<f32>(o) * cast<f32>(grad), axis(1));
+          if (x.dlse) d = d - fill_absent((*x.dlse)(b, h, m), 0);
+          const Tile lse = fill_absent((*x.lse)(b, h, m), -kInfinity);
+          const Tile has_no_keys = lse == -kInfinity;
+          d = where(has_no_keys, 0.0f, d);
+          to.L(b, h, whole) = where(has_no_keys, kInfinity, lse * std::numbers::log2e_v<float>);
+          to.D(b, h, whole) = d;
+          if (!sinks.partial) return;
+          const Tile share = exp(fill_absent((*sinks.sinks)(h), 0) - lse);
+          const Tile of_row = where(has_no_keys, 0.0f, share * d);
+          (*sinks.partial)(b, h, tile) = -sum(of_row, axis(0));
+        });
+      });
 }
 
 template <class T>

@@ -15,8 +15,7 @@ std::pair<Tile, Tile> counts_of(const BlockListParams& lists, const Index& b, co
 
 }  // namespace
 
-KvIndexWindow group_window(const Tile& b, const In<i32, 1>& starts, int block,
-                           const Tile& group) {
+KvIndexWindow group_window(const Tile& b, const In<i32, 1>& starts, int block, const Tile& group) {
   const Tile first = fill_absent(starts(b), 0), length = fill_absent(starts(b + 1), 0) - first;
   const KvIndexWindow of_head = KvIndexWindow::of_sequence(b, first, length, block);
   return {of_head.begin * group, of_head.end * group};
@@ -50,14 +49,13 @@ GroupListsKernel group_lists() {
       for (auto i : steps(count * parts, kMoved)) {
         const Tile n = cast<i32>(i.indices()), listed = n / parts;
         const Tile is_whole = listed < whole, exists = n < count * parts;
-        const Tile column = given.two_ended ? where(is_whole, from.begin + listed,
-                                                    from.end - 1 - (listed - whole))
-                                            : from.begin + listed;
+        const Tile column =
+            given.two_ended ? where(is_whole, from.begin + listed, from.end - 1 - (listed - whole))
+                            : from.begin + listed;
         const Tile entry =
             fill_absent(blocks(b, h, row, where(exists, column, -1)), 0) * parts + n % parts;
         const Tile partial = before - whole_before + n - whole * parts;
-        const Tile place =
-            where(is_whole, into.begin + whole_before + n, into.end - 1 - partial);
+        const Tile place = where(is_whole, into.begin + whole_before + n, into.end - 1 - partial);
         to.blocks(starts ? Index(Tile(0), 1) : b, kv_head, row, where(exists, place, -1)) =
             min(max(0, entry), given.blocks - 1) + (head << given.log2_blocks);
       }

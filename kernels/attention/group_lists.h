@@ -30,7 +30,6 @@ using GroupListsKernel =
 GroupListsKernel group_lists();
 
 /// Returns the columns of sequence b, which begins at starts(b), in the lists of a group.
-KvIndexWindow group_window(const Tile& b, const In<i32, 1>& starts, int block,
-                           const Tile& group);
+KvIndexWindow group_window(const Tile& b, const In<i32, 1>& starts, int block, const Tile& group);
 
 }  // namespace tegula::kernels

@@ -21,26 +21,26 @@ struct StepRows {
 
 template <class T>
 auto append_kernel() {
-  return kernel("kv_append", [](In<T, 3> K, In<T, 3> V, const StepRows& step, InOut<T, 4> k,
-                                InOut<T, 4> v) {
-    step.q_offsets.do_not_specialize(0), step.kv_lengths.do_not_specialize(0);
-    K.do_not_specialize(0), V.do_not_specialize(0);
-    const VarlenTileScheduler tiles(step.q_offsets, kAppendedRows);
-    for (auto [h, i] : grid({K.dim(1), tiles.count(K.dim(0))}, 1, 1)) {
-      const auto [b, m] = tiles.at(i.first());
-      const Tile length = fill_absent(step.kv_lengths(b), 0);
-      const SequenceRange request = SequenceRange::request(step.q_offsets, length, b);
-      const Tile end = *request.q_end;
-      const Index rows = request.queries(m).until(end);
-      const auto copy = [&](const In<T, 3>& from, const InOut<T, 4>& into) {
-        const Index columns = slice(0, padded_head_dim(from.static_dim(2)));
-        into.static_dim(3);
-        paged(into, step.table, b, length)(rows.shifted(length - end), h, columns) =
-            from(rows, h, columns);
-      };
-      copy(K, k), copy(V, v);
-    }
-  });
+  return kernel("kv_append",
+                [](In<T, 3> K, In<T, 3> V, const StepRows& step, InOut<T, 4> k, InOut<T, 4> v) {
+                  step.q_offsets.do_not_specialize(0), step.kv_lengths.do_not_specialize(0);
+                  K.do_not_specialize(0), V.do_not_specialize(0);
+                  const VarlenTileScheduler tiles(step.q_offsets, kAppendedRows);
+                  for (auto [h, i] : grid({K.dim(1), tiles.count(K.dim(0))}, 1, 1)) {
+                    const auto [b, m] = tiles.at(i.first());
+                    const Tile length = fill_absent(step.kv_lengths(b), 0);
+                    const SequenceRange request = SequenceRange::request(step.q_offsets, length, b);
+                    const Tile end = *request.q_end;
+                    const Index rows = request.queries(m).until(end);
+                    const auto copy = [&](const In<T, 3>& from, const InOut<T, 4>& into) {
+                      const Index columns = slice(0, padded_head_dim(from.static_dim(2)));
+                      into.static_dim(3);
+                      paged(into, step.table, b, length)(rows.shifted(length - end), h, columns) =
+                          from(rows, h, columns);
+                    };
+                    copy(K, k), copy(V, v);
+                  }
+                });
 }
 
 void check_rows(const char* name, const Tensor& rows, const Tensor& cache, std::int64_t count) {

@@ -36,7 +36,9 @@ ir::Kernel traced_backward(const AttentionSpec& spec, Dims2 dim, std::int64_t gr
                                    Device::cpu());
   const AttentionInputGradients into{gradient('Q', rows(2, dim.k)),
                                      gradient('K', rows(2 / group, dim.k)),
-                                     gradient('V', rows(2 / group, dim.v)), {}, captured};
+                                     gradient('V', rows(2 / group, dim.v)),
+                                     {},
+                                     captured};
   const Stream stream(Device::cpu());
   return traced("attention_backward", [&] {
     if (is_packed)
@@ -129,9 +131,9 @@ TEST_F(Assembled, AttentionBackwardOfCaptures) {
         if (c.spills_at_128 && dim == 128) continue;
         SCOPED_TRACE(testing::Message() << c.name << " " << dim << " group " << group);
         const Tensor into = Tensor::zeros(c.of.shape(), c.of.dtype(), Device::cpu());
-        expect_clean(traced_backward({.score = c.score}, {dim, dim}, group, false, "QKV",
-                                     {{c.of, into}}),
-                     "sm_90a", true);
+        expect_clean(
+            traced_backward({.score = c.score}, {dim, dim}, group, false, "QKV", {{c.of, into}}),
+            "sm_90a", true);
       }
 }
 

@@ -94,8 +94,9 @@ TEST_P(Crop, ProductsStopAtTheGroupsEnd) {
         want += x[r * 64 + i / 64] * y[r * 64 + i % 64];
       ASSERT_EQ(out[g * 64 * 64 + i], want) << g << " " << i;
     }
-  if (GetParam().kind == DeviceKind::sim)
+  if (GetParam().kind == DeviceKind::sim) {
     EXPECT_NE(product.dump("optimize").find("order = [1, 0, 0]"), std::string::npos);
+  }
 }
 
 }  // namespace

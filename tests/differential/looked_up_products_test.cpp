@@ -103,27 +103,26 @@ TEST_P(LookedUpProducts, WhatCannotBeComputedAhead) {
           C(m, n) = sum;
         }
       });
-  expect_product(counted, Tensor::from(list, GetParam()), false, [&](std::int64_t k) {
-    return static_cast<i32>(at(k) + (k >= 64 ? 1 : 0));
-  });
+  expect_product(counted, Tensor::from(list, GetParam()), false,
+                 [&](std::int64_t k) { return static_cast<i32>(at(k) + (k >= 64 ? 1 : 0)); });
 }
 
 /// All operands of the loop are gathered, and one is loaded once before it.
 TEST_P(LookedUpProducts, BesideAStationaryOperand) {
-  const auto scores = kernel("looked_up_twice", [](In<bf16, 2> Q, In<bf16, 2> B, List list,
-                                                   Out<f32, 2> C) {
-    const Index all_columns = slice(0, kColumns);
-    for (auto m : grid(rows(C), 64)) {
-      const Tile q = Q(m, all_columns);
-      Tile sum = zeros<f32>(64, kColumns);
-      for (auto k : steps(list.dim(0), 64)) {
-        const Tile keys = fill_absent(B(list(k), all_columns), 0),
-                   values = fill_absent(B(list(k), all_columns), 0);
-        sum = dot(cast<bf16>(dot(q, keys.T())), values, sum);
-      }
-      C(m, all_columns) = sum;
-    }
-  });
+  const auto scores =
+      kernel("looked_up_twice", [](In<bf16, 2> Q, In<bf16, 2> B, List list, Out<f32, 2> C) {
+        const Index all_columns = slice(0, kColumns);
+        for (auto m : grid(rows(C), 64)) {
+          const Tile q = Q(m, all_columns);
+          Tile sum = zeros<f32>(64, kColumns);
+          for (auto k : steps(list.dim(0), 64)) {
+            const Tile keys = fill_absent(B(list(k), all_columns), 0),
+                       values = fill_absent(B(list(k), all_columns), 0);
+            sum = dot(cast<bf16>(dot(q, keys.T())), values, sum);
+          }
+          C(m, all_columns) = sum;
+        }
+      });
   const Tensor Q = Tensor::integers({70, kColumns}, DType::bf16, -1, 2, 1, GetParam()),
                B = Tensor::integers({kRows, kColumns}, DType::bf16, -1, 2, 2, GetParam()),
                C = empty({70, kColumns}, DType::f32);

@@ -118,13 +118,13 @@ constexpr int kPagedLine = __LINE__ + 7, kLoadLine = kPagedLine + 1;
 
 /// Returns the first code and line that a call with this table and length ends with.
 std::string found_with(const Paging& p, i32 entry, i32 length) {
-  const auto k = kernel("found", [](In<f32, 3> cache, In<i32, 2> table, Scalar<i32> length,
-                                    Out<f32, 2> y) {
-    for (auto n : grid(y.dim(0), 4)) {
-      const auto x = paged(cache, table, 0, length);
-      y(n, all) = fill_absent(x(n, all), 0);
-    }
-  });
+  const auto k =
+      kernel("found", [](In<f32, 3> cache, In<i32, 2> table, Scalar<i32> length, Out<f32, 2> y) {
+        for (auto n : grid(y.dim(0), 4)) {
+          const auto x = paged(cache, table, 0, length);
+          y(n, all) = fill_absent(x(n, all), 0);
+        }
+      });
   const Device device = p.cache.device();
   const std::vector<i32> table{3, entry, 4, 99};
   try {

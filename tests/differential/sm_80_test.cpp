@@ -179,15 +179,15 @@ TEST(Sm80, Epilogues) {
 
 /// Rows of B that pages of a table select in each iteration, copied ahead.
 TEST(Sm80, LookedUpRows) {
-  const auto product = kernel("looked_up", [](In<bf16, 2> A, In<bf16, 3> pages, In<i32, 2> table,
-                                              Out<f32, 2> C) {
-    for (auto [m, n] : grid(C, 64, 64)) {
-      const auto B = paged(pages, table, 0, A.cols());
-      Tile sum = zeros<f32>(64, 64);
-      for (auto k : steps(A.cols(), 64)) sum = dot(A(m, k), fill_absent(B(k, n), 0), sum);
-      C(m, n) = sum;
-    }
-  });
+  const auto product =
+      kernel("looked_up", [](In<bf16, 2> A, In<bf16, 3> pages, In<i32, 2> table, Out<f32, 2> C) {
+        for (auto [m, n] : grid(C, 64, 64)) {
+          const auto B = paged(pages, table, 0, A.cols());
+          Tile sum = zeros<f32>(64, 64);
+          for (auto k : steps(A.cols(), 64)) sum = dot(A(m, k), fill_absent(B(k, n), 0), sum);
+          C(m, n) = sum;
+        }
+      });
   const Tensor A = Tensor::integers({70, 200}, DType::bf16, -3, 4, 1, Device::cpu()),
                pages = Tensor::integers({20, 16, 72}, DType::bf16, -3, 4, 2, Device::cpu()),
                table = Tensor::from(std::vector<i32>{7, 0, 3, -1, 19, 3, 4, 5, 11, 2, 1, 6, 18, 99},
@@ -233,10 +233,9 @@ void expect_attention(const AttentionSpec& spec, DType type, std::int64_t length
                         std::bit_cast<std::uint32_t>(1 / std::sqrt(static_cast<float>(dim)))};
   // No packed heads, sequences, pages, further outputs, lists or marks.
   const LaunchArg none{};
-  const runtime::Compilation k =
-      run_for_sm_80(tile, {{&Q}, {&K}, {&V}, {&got}, {&got_lse}, scale, none, none,
-                           none, none, none, none,   none,       none,  none, none,
-                           none, none, none, none,   none,       none});
+  const runtime::Compilation k = run_for_sm_80(
+      tile, {{&Q}, {&K}, {&V}, {&got}, {&got_lse}, scale, none, none, none, none, none,
+             none, none, none, none,   none,       none,  none, none, none, none, none});
   EXPECT_TRUE(has(k, {ir::Opcode::Mma}));
   expect_near(got, want, type == DType::f16 ? 4e-3 : 0.03);
   expect_near(got_lse, want_lse, 1e-4);

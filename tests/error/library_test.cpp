@@ -479,8 +479,7 @@ TEST(LibraryError, CachesOfPagedAttention) {
   refused("T1680 kv_cache", [](auto& a) { a.cache.v = of({6, 16, 4, 64}); });
   refused("T1680 strides", [](auto& a) { a.cache.k = a.pages.permute({0, 1, 3, 2}); });
   refused("T1680 undefined", [](auto& a) { a.cache.v = {}; });
-  refused("T1681 kv_page_rows",
-          [](auto& a) { a.cache.k = a.cache.v = of({6, 257, 2, 64}); });
+  refused("T1681 kv_page_rows", [](auto& a) { a.cache.k = a.cache.v = of({6, 257, 2, 64}); });
   refused("T1682 kv_table", [](auto& a) { a.cache.table = of({1, 3}, DType::i32); });
   refused("T1682 type", [](auto& a) { a.cache.table = of({2, 3}, DType::f32); });
   refused("T1682 no table", [](auto& a) {
@@ -502,10 +501,9 @@ TEST(LibraryError, CachesOfPagedAttention) {
 TEST(LibraryError, TablesOfPagedAttention) {
   const Tensor limits = of({1}, DType::i32);
   expect("T1664 requests", [&] {
-    PagedArguments().attend(std::source_location::current(),
-                            {.mask = [limits](Tile b, Tile, Tile, Tile kv) {
-                              return kv >= view<i32, 1>(limits)(b);
-                            }});
+    PagedArguments().attend(
+        std::source_location::current(),
+        {.mask = [limits](Tile b, Tile, Tile, Tile kv) { return kv >= view<i32, 1>(limits)(b); }});
   });
 }
 
@@ -519,8 +517,7 @@ TEST(LibraryError, MergedStates) {
 TEST(LibraryError, Append) {
   const PagedArguments a;
   const Tensor rows = of({5, 2, 64});
-  expect("T1662 keys to append",
-         [&] { append(stream(), of({5, 4, 64}), rows, a.cache, a.batch); });
+  expect("T1662 keys to append", [&] { append(stream(), of({5, 4, 64}), rows, a.cache, a.batch); });
   expect("T1680 append", [&] { append(stream(), rows, rows, {a.pages}, a.batch); });
 }
 

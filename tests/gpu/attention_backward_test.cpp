@@ -94,9 +94,7 @@ TEST_P(AttentionBackward, Scores) {
 
 /// Lists that calls derive, evaluate or are given, of all heads of a group.
 TEST_P(AttentionBackward, Lists) {
-  const Mask mask = [](Tile, Tile h, Tile q, Tile kv) {
-    return q >= kv && (kv / 64 + h) % 3 != 1;
-  };
+  const Mask mask = [](Tile, Tile h, Tile q, Tile kv) { return q >= kv && (kv / 64 + h) % 3 != 1; };
   for (const int dim : {128, 256})
     for (const bool is_given : {false, true}) {
       BackwardCase c({.heads = 4,
@@ -109,8 +107,7 @@ TEST_P(AttentionBackward, Lists) {
       c.host.mask = [](int, int h, int q, int kv) { return q >= kv && (kv / 64 + h) % 3 != 1; };
       const Attention attention({.mask = mask});
       if (is_given)
-        c.blocks =
-            attention.block_list(Stream(Device::cuda()), c.Q, c.K, BlockListRows::keys);
+        c.blocks = attention.block_list(Stream(Device::cuda()), c.Q, c.K, BlockListRows::keys);
       c.run(attention);
       expect_backward(c);
       if (HasFatalFailure()) return;

@@ -106,8 +106,8 @@ TEST_P(PagedOnGpu, ReplaysWithOtherLengthsAndTables) {
       for (std::size_t b = 0; b < p.lengths.kv.size(); ++b)
         for (i32 i = 0; i < p.lengths.q[b]; ++i) {
           const auto [page, row] = p.at(b, p.lengths.kv[b] - p.lengths.q[b] + i);
-          for (const auto& [from, cache, to] : {std::tuple{p.cache.k, fixed.cache.k, K},
-                                                {p.cache.v, fixed.cache.v, V}}) {
+          for (const auto& [from, cache, to] :
+               {std::tuple{p.cache.k, fixed.cache.k, K}, {p.cache.v, fixed.cache.v, V}}) {
             to.select(0, p.q_starts[b] + i).copy_from(from.select(0, page).select(0, row));
             cache.select(0, page).select(0, row).fill(NAN);
           }

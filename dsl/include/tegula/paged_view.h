@@ -2,8 +2,8 @@
 #include <array>
 #include <cstddef>
 #include <optional>
-#include <span>
 #include <source_location>
+#include <span>
 #include <utility>
 #include <vector>
 

@@ -52,8 +52,8 @@ DotOps dot_ops(const Kernel& k, const DotGraph& dots) {
     if (dots.is_copied(op)) found.dropped.insert(op);
   // Index tiles that only copies need are computed with these.
   for (OpId op : std::views::reverse(ops)) {
-    const auto users = k[op].results.size() == 1 ? uses.of(k[op].results[0])
-                                                 : std::span<const Uses::Use>();
+    const auto users =
+        k[op].results.size() == 1 ? uses.of(k[op].results[0]) : std::span<const Uses::Use>();
     if (!users.empty() && dots.computes_indices(k, op) &&
         std::ranges::all_of(users, [&](const auto& use) { return found.dropped.contains(use.op); }))
       found.dropped.insert(op);

@@ -153,9 +153,8 @@ class Finder {
   /// the body are made element by element, from tiles of the same extent.
   bool indices_can_be_placed(const OperandLoad& c) {
     const auto& operands = k_[c.load].operands;
-    const auto index = std::ranges::find_if(operands, [&](Value v) {
-      return k_.type(v).is_tile() && !k_.is_visible_from(v, loop_);
-    });
+    const auto index = std::ranges::find_if(
+        operands, [&](Value v) { return k_.type(v).is_tile() && !k_.is_visible_from(v, loop_); });
     if (index == operands.end()) return true;
     const std::int64_t extent = k_.type(*index).count();
     const bool can = std::ranges::all_of(c.slice, [&](OpId op) {

@@ -49,10 +49,15 @@ std::vector<Tensor> tensors_on(Device d) {
           zeros(kKeys)};
 }
 
+template <std::size_t... I>
+void call(const BackwardKernel<bf16>& kernel, const std::vector<Tensor>& t, const Stream& stream,
+          std::index_sequence<I...>) {
+  const std::array<Tensor, sizeof...(I)> none;  // lists, starts of sequences, captures
+  kernel(stream, t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], kScale, false, 0,
+         none[I]...);
+}
 void call(const BackwardKernel<bf16>& kernel, const std::vector<Tensor>& t, const Stream& stream) {
-  const Tensor none;  // neither lists nor packed sequences
-  kernel(stream, t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], kScale, false, 0, none, none,
-         none, none, none);
+  call(kernel, t, stream, std::make_index_sequence<21>());
 }
 
 /// Causal attention of one head; two programs add to each block of dQ.
@@ -60,7 +65,7 @@ test::MemoryProgram backward_of_a_head(Device device) {
   static const auto spec =
       std::make_shared<const AttentionSpec>(AttentionSpec{.mask = masks::causal()});
   static const BackwardKernel<bf16> kernel =
-      backward_kernel<bf16>(spec, std::make_shared<const QueryTraversal>(*spec), {});
+      backward_kernel<bf16>(spec, std::make_shared<const QueryTraversal>(*spec), {}, {});
   static const std::vector<Tensor> want = [] {
     std::vector<Tensor> t = tensors_on(Device::cpu());
     call(kernel, t, Stream(Device::cpu()));

@@ -49,9 +49,7 @@ TEST_P(BackwardCalls, MaskOfATable) {
 
 /// Lists that the caller keeps, of a mask that differs between heads.
 TEST_P(BackwardCalls, ListsOfTheCaller) {
-  const Mask mask = [](Tile, Tile h, Tile q, Tile kv) {
-    return q >= kv && (kv / 64 + h) % 3 != 1;
-  };
+  const Mask mask = [](Tile, Tile h, Tile q, Tile kv) { return q >= kv && (kv / 64 + h) % 3 != 1; };
   for (const int kv_heads : {2, 1}) {
     SCOPED_TRACE(kv_heads);
     BackwardCase c({.heads = 2,

@@ -230,13 +230,11 @@ TEST_P(BackwardCaptured, HeadsAndScalars) {
                  t = std::tanh(x / 3);
     return std::array{x, t, 1 - t * t};
   };
-  c.captured = {{bias, output({4})},
-                {factors, output({4})},
-                {cap, output({1})},
-                {weight, output({})}};
-  const Score score = scores::compose(
-      scores::compose(scores::head_temperature(factors), scores::head_bias(bias)),
-      scores::compose(scores::relative_bias(weight), scores::softcap(cap)));
+  c.captured = {
+      {bias, output({4})}, {factors, output({4})}, {cap, output({1})}, {weight, output({})}};
+  const Score score =
+      scores::compose(scores::compose(scores::head_temperature(factors), scores::head_bias(bias)),
+                      scores::compose(scores::relative_bias(weight), scores::softcap(cap)));
   check({.score = score}, c,
         {[=](const Pair& at, double s, const AddSlope& add) { add(at[1], slope(at, s)[2]); },
          [=](const Pair& at, double s, const AddSlope& add) { add(at[1], slope(at, s)[2] * s); },
@@ -263,11 +261,11 @@ TEST_P(BackwardCaptured, VectorsOfQueriesAndKeys) {
   };
   c.captured = {
       {f, output(shape)}, {of_key, output({150}, DType::bf16)}, {of_query, output({150})}};
-  const Score score = scores::compose(
-      scores::compose(scores::query_temperature(of_query), scores::forgetting(f)),
-      [&](const Tile& s, const Tile&, const Tile&, const Tile&, const Tile& kv) {
-        return s + cast<f32>(view<bf16, 1>(of_key)(kv));
-      });
+  const Score score =
+      scores::compose(scores::compose(scores::query_temperature(of_query), scores::forgetting(f)),
+                      [&](const Tile& s, const Tile&, const Tile&, const Tile&, const Tile& kv) {
+                        return s + cast<f32>(view<bf16, 1>(of_key)(kv));
+                      });
   check({.mask = masks::causal(), .score = score}, c,
         {[=](const Pair& at, double, const AddSlope& add) {
            const std::int64_t first = (at[0] * 2 + at[1]) * 150;
@@ -326,10 +324,10 @@ TEST_P(BackwardCaptured, WithoutSoftmaxAndOtherGradients) {
 TEST_P(BackwardCaptured, GradientsOfEachCallAreItsOwn) {
   BackwardCase c({.heads = 2, .seqlen_q = 50, .seqlen_kv = 50}, GetParam());
   Tensor a = random({2}), b = random({50}, DType::f32, 13);
-  const Attention attention({.score = [&](const Tile& s, const Tile&, const Tile& h, const Tile&,
-                                          const Tile& kv) {
-    return s + view<f32, 1>(a)(h) + view<f32, 1>(b)(kv);
-  }});
+  const Attention attention(
+      {.score = [&](const Tile& s, const Tile&, const Tile& h, const Tile&, const Tile& kv) {
+        return s + view<f32, 1>(a)(h) + view<f32, 1>(b)(kv);
+      }});
   const auto by_head = one_at([](const Pair& at) { return at[1]; }),
              by_key = one_at([](const Pair& at) { return at[3]; });
   const auto check_call = [&](const std::vector<Slopes>& slopes) {
@@ -367,9 +365,8 @@ TEST_P(BackwardCaptured, SlopesThatAreNotFinite) {
     return s + view<f32, 1>(weights)(h) * log(cast<f32>(q - kv));
   };
   const auto mask = [](const Tile&, const Tile&, const Tile& q, const Tile& kv) { return q > kv; };
-  check({.mask = mask, .score = score}, c, {[=](const Pair& at, double, const AddSlope& add) {
-          add(at[1], slope(at[2], at[3]));
-        }});
+  check({.mask = mask, .score = score}, c,
+        {[=](const Pair& at, double, const AddSlope& add) { add(at[1], slope(at[2], at[3])); }});
 }
 
 TEST_P(BackwardCaptured, CallsWithoutPairsGiveZeros) {
@@ -378,9 +375,7 @@ TEST_P(BackwardCaptured, CallsWithoutPairsGiveZeros) {
     const Tensor bias = random({2}, DType::bf16);
     c.captured = {{bias, output({2}, DType::bf16)}};
     c.run(Attention({.score = [&](const Tile& s, const Tile&, const Tile& h, const Tile&,
-                                  const Tile&) {
-      return s + cast<f32>(view<bf16, 1>(bias)(h));
-    }}));
+                                  const Tile&) { return s + cast<f32>(view<bf16, 1>(bias)(h)); }}));
     EXPECT_EQ(c.captured[0].into.to_doubles(), std::vector<double>(2, 0));
   }
 }
@@ -413,11 +408,9 @@ TEST_P(BackwardCaptured, Refusals) {
   expect(score, {{bias, output({2, 3}, DType::bf16)}}, "T1662", "captured[0] is into");
   expect(score, {{bias, Tensor()}}, "T1662", "captured[0] is left out");
   expect(score, std::vector<CapturedGradient>(9, {bias, fits}), "T1662", "at most 8");
-  expect(
-      [&](const Tile& s, const Tile&, const Tile& h, const Tile&, const Tile&) {
-        return s + bitcast<f32>(bitcast<i32>(view<f32, 2>(bias)(h, 1)) + 1);
-      },
-      {{bias, fits}}, "T1022", "bitcast");
+  expect([&](const Tile& s, const Tile&, const Tile& h, const Tile&,
+             const Tile&) { return s + bitcast<f32>(bitcast<i32>(view<f32, 2>(bias)(h, 1)) + 1); },
+         {{bias, fits}}, "T1022", "bitcast");
 }
 
 }  // namespace

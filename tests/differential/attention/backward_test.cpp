@@ -100,8 +100,8 @@ TEST_P(Backward, WideHeadsWithLists) {
     c.host.mask = kept;
     (is_listed ? c.dV : c.dQ) = Tensor();
     if (is_listed)
-      c.blocks = Attention({.mask = mask})
-                     .block_list(Stream(GetParam()), c.Q, c.K, BlockListRows::keys);
+      c.blocks =
+          Attention({.mask = mask}).block_list(Stream(GetParam()), c.Q, c.K, BlockListRows::keys);
     check_backward({.mask = mask}, c);
     if (HasFatalFailure()) return;
   }

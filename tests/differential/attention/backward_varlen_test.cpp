@@ -64,8 +64,8 @@ TEST_P(BackwardVarlen, OtherSequencesThatAreNotFinite) {
 /// Lengths are data: calls with other ones reuse a plan.
 TEST_P(BackwardVarlen, OtherLengths) {
   const Attention attention({.mask = masks::causal()});
-  for (const Lengths& l : {Lengths{{100, 30}, {100, 30}}, Lengths{{0, 130}, {0, 130}},
-                           Lengths{{5, 60}, {65, 65}}}) {
+  for (const Lengths& l :
+       {Lengths{{100, 30}, {100, 30}}, Lengths{{0, 130}, {0, 130}}, Lengths{{5, 60}, {65, 65}}}) {
     PackedBackward c(l, 1, 1, 16, 16, GetParam());
     c.packed.lengths.max_seqlen_q = 130;
     c.run(attention);

@@ -20,9 +20,8 @@ TEST_P(MergeStates, OfDisjointKeys) {
     for (int i = 0; i < count; ++i) {
       const AttentionState part{Tensor::full(p.O.shape(), NAN, DType::bf16, GetParam()),
                                 Tensor::full(p.Lse.shape(), -INFINITY, DType::f32, GetParam())};
-      const Attention attention({.mask = [=](Tile, Tile, Tile q, Tile kv) {
-        return kv < q - 1 && kv % count == i;
-      }});
+      const Attention attention(
+          {.mask = [=](Tile, Tile, Tile q, Tile kv) { return kv < q - 1 && kv % count == i; }});
       attention.paged(Stream(GetParam()), p.Q, p.cache, part.O, p.batch, {.lse = part.lse});
       parts.push_back(part);
     }

@@ -69,9 +69,7 @@ inline void PackedBackward::expect(const HostAttention& host) const {
                     .head_dim_v = static_cast<int>(t.V.size(2))},
                    dO.device(), t.Q.dtype());
     c.host = host;
-    c.host.mask = [&](int, int h, int i, int j) {
-      return host.mask(static_cast<int>(b), h, i, j);
-    };
+    c.host.mask = [&](int, int h, int i, int j) { return host.mask(static_cast<int>(b), h, i, j); };
     if (sinks.defined()) c.with_sinks(5);
     c.Q = dense_rows(t.Q, q, q_end), c.K = dense_rows(t.K, kv, kv_end);
     c.V = dense_rows(t.V, kv, kv_end);

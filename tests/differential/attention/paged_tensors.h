@@ -114,9 +114,9 @@ struct PagedRequests {
     const auto width = static_cast<std::size_t>(columns);
     for (std::size_t b = 0; b < lengths.kv.size(); ++b)
       for (std::int64_t p = 0; p < columns; ++p) {
-        const bool is_needed = p * extents.rows < lengths.kv[b],
-                   is_shared = extents.shares_pages && p == 0 && b % 3 == 1 &&
-                               lengths.kv[b - 1] > 0;
+        const bool is_needed = p * extents.rows < lengths.kv[b], is_shared = extents.shares_pages &&
+                                                                             p == 0 && b % 3 == 1 &&
+                                                                             lengths.kv[b - 1] > 0;
         table.push_back(!is_needed  ? 1 << 30
                         : is_shared ? table[(b - 1) * width]
                                     : free[table.size()]);

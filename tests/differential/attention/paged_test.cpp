@@ -48,8 +48,7 @@ TEST_P(Paged, DecodesGroupsOfHeads) {
   for (const std::int64_t group : {1, 4, 7}) {
     SCOPED_TRACE(group);
     const PagedRequests p({.heads = 2 * group, .kv_heads = 2, .dim = 80, .head_dim_v = 48},
-                          decoding(16), GetParam(), 7,
-                          group == 7 ? DType::f16 : DType::bf16);
+                          decoding(16), GetParam(), 7, group == 7 ? DType::f16 : DType::bf16);
     p.run(attention);
     p.expect(host_causal());
     if (HasFatalFailure()) return;
@@ -73,11 +72,10 @@ TEST_P(Paged, CompilesOnceForAllLengths) {
 /// Masks and scores see the request, the query head and positions in the request.
 TEST_P(Paged, MasksAndScoresSeePositions) {
   const Mask near = [](Tile, Tile, Tile q, Tile kv) { return q - kv < 50; };
-  const Attention attention(
-      {.mask = masks::and_(masks::causal(), near),
-       .score = [](Tile s, Tile b, Tile h, Tile q, Tile kv) {
-         return s + cast<f32>(kv - q) * 0.01f * cast<f32>(b + h);
-       }});
+  const Attention attention({.mask = masks::and_(masks::causal(), near),
+                             .score = [](Tile s, Tile b, Tile h, Tile q, Tile kv) {
+                               return s + cast<f32>(kv - q) * 0.01f * cast<f32>(b + h);
+                             }});
   HostAttention host;
   host.mask = [](int, int, int q, int kv) { return q >= kv && q - kv < 50; };
   host.score = [](double s, int b, int h, int q, int kv) { return s + (kv - q) * 0.01 * (b + h); };
@@ -96,9 +94,8 @@ TEST_P(Paged, WithoutMaskOrTable) {
   const Attention attention({});
   for (const bool has_table : {true, false})
     for (const auto order : {PageOrder::nhd, PageOrder::hnd}) {
-      const PagedRequests p(
-          {.rows = has_table ? 16 : 210, .order = order, .has_table = has_table}, around(16),
-          GetParam());
+      const PagedRequests p({.rows = has_table ? 16 : 210, .order = order, .has_table = has_table},
+                            around(16), GetParam());
       p.run(attention);
       p.expect({});
       if (HasFatalFailure()) return;
@@ -167,8 +164,8 @@ TEST_P(Paged, AppendsKeysAndValues) {
   for (const std::int64_t rows : {1, 16, 24}) {
     SCOPED_TRACE(rows);
     Lengths l{{1, 0, 17, 1, 40, 1}, {33, 0, 49, 1, 40, 48}};
-    const PagedRequests p({.rows = rows, .head_dim_v = 40, .shares_pages = false}, l, GetParam(),
-                          1, DType::f16);
+    const PagedRequests p({.rows = rows, .head_dim_v = 40, .shares_pages = false}, l, GetParam(), 1,
+                          DType::f16);
     const std::int64_t tokens = p.q_starts.back();
     const auto fresh = [&](const Tensor& pages, std::uint64_t seed) {
       return Tensor::normal({tokens, pages.size(2), pages.size(3)}, DType::f16, 0, 1, seed,

@@ -257,11 +257,11 @@ class Attention {
   /// Gradients follow from the specification: the mask's analysis with queries and keys exchanged
   /// tells which blocks are visited, and the score function is differentiated (derivative.h; T1022
   /// at its line where that is impossible). Tensors and Scalars that the score captures get
-  /// gradients, too (CapturedGradient). Weights are a softmax, or the scores themselves, which need neither lse nor sinks.
-  /// Scratch memory, from the stream: 8 + 4 d bytes for each query of each head, whose number is
-  /// padded to a multiple of 64; d is the head dim, rounded up to a power of two from 16 on. Throws
-  /// CompileError for invalid tensors (as the forward call), and for tensors and specifications
-  /// without gradients (T1662).
+  /// gradients, too (CapturedGradient). Weights are a softmax, or the scores themselves, which need
+  /// neither lse nor sinks. Scratch memory, from the stream: 8 + 4 d bytes for each query of each
+  /// head, whose number is padded to a multiple of 64; d is the head dim, rounded up to a power of
+  /// two from 16 on. Throws CompileError for invalid tensors (as the forward call), and for tensors
+  /// and specifications without gradients (T1662).
   ///
   ///     attn(stream, Q, K, V, O, {.lse = lse});
   ///     attn.backward(stream, Q, K, V, {.O = O, .lse = lse}, {.O = dO},
