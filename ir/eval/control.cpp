@@ -249,7 +249,8 @@ void eval_Assume(Program& p, OpId id) {
     if ((state & kPoison) != 0) {
       p.report_poison(id, "uses", "as a condition", p.value(v).origin);
     } else if (cells[i].i == 0 && !states_fact(p.kernel(), id)) {
-      const FindingKind found = *finding_of(p.attrs(id).s(AttrName::kind));
+      const FindingKind found =
+          finding_of(p.attrs(id).s(AttrName::kind)).value_or(FindingKind::OutsideRead);
       p.report(found, id, p.op(id).loc, [&] {
         return std::string(p.attrs(id).s(AttrName::message)) +
                (shows_numbers(found) ? compared(p, v, i) : "");

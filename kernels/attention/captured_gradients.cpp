@@ -110,6 +110,10 @@ CapturedSelection ScoreCaptures::select(std::span<const CapturedGradient> of) co
   if (of.size() > kMaxCaptured)
     throw_argument_error(ErrorId::kernel_argument, kName, "the number of captured gradients",
                          of.size(), fmt::format("at most {}", kMaxCaptured));
+  constexpr std::size_t kMaxCaptures = 64;  // bits of a selection
+  if (!of.empty() && captures_.size() > kMaxCaptures)
+    throw_argument_error(ErrorId::kernel_argument, kName, "the number of captured values",
+                         captures_.size(), fmt::format("at most {}", kMaxCaptures));
   CapturedSelection selected{};
   for (std::size_t i = 0; i < of.size(); ++i) {
     for (std::size_t c = 0; c < captures_.size(); ++c)

@@ -178,10 +178,17 @@ class Program {
     rows_.cu_q->do_not_specialize(0);
     if (rows_.cu_kv) rows_.cu_kv->do_not_specialize(0);
     if (paged_.kv_lengths) paged_.kv_lengths->do_not_specialize(0);
-    if (rows_.pack_gqa) x_.Q.do_not_specialize(0), x_.O.do_not_specialize(0);
+    if (rows_.pack_gqa) any_number_of_rows();
     if (lists_.blocks) lists_.blocks->do_not_specialize(0), lists_.counts->do_not_specialize(0);
     if (lists_.full) lists_.full->do_not_specialize(0);
     if (order_) order_->do_not_specialize(0);
+  }
+
+  /// With packed heads, the first dimension counts the queries of all requests.
+  void any_number_of_rows() const {
+    x_.Q.do_not_specialize(0), x_.O.do_not_specialize(0);
+    if (x_.Lse) x_.Lse->do_not_specialize(0);
+    if (softmax_.row_max) softmax_.row_max->do_not_specialize(0);
   }
 
   GridSpace space() const {

@@ -13,6 +13,7 @@ KvBlockIterator KvBlockIterator::range(const KvRanges& keys, const Tile& length,
     const KvRange all = keys.visible.value_or(KvRange{tegula::full<i32>(0), length});
     v.lo_ = all.lo;
     v.hi_ = all.hi;
+    v.visible_hi_ = all.hi;
     if (keys.full) v.full_ = {*keys.full};
     return v;
   }
@@ -131,7 +132,7 @@ Tile KvBlockIterator::BlockListRow::at(const Tile& i, const Tile& full_count) co
 
 std::optional<Tile> KvBlockIterator::visible_end(const Index& step) const {
   if (!has_end_) return std::nullopt;
-  if (visible_.empty()) return min(hi_, length_);
+  if (visible_.empty()) return min(visible_hi_, length_);
   const Tile block_end = block(step).first() + block_;
   Tile end = visible_.front().hi;
   for (const KvRange& keys : visible_) end = where(keys.lo < block_end, max(end, keys.hi), end);

@@ -82,6 +82,7 @@ class KvBlockIterator {
     Tile at(const Tile& i, const Tile& full_count) const;
   };
   Tile lo_, hi_, length_;
+  Tile visible_hi_;  ///< end of the visible keys, of a single interval, whatever is visited
   std::optional<Tile>
       reverse_end_;  ///< in reverse: iteration i visits the block that begins at key end - i
   int block_ = 0;

@@ -28,10 +28,13 @@ template <class T>
 auto merge_kernel() {
   return kernel("merge_states", [](const MergedParts<T>& parts, Out<T, 3> O,
                                    const std::optional<Out<f32, 2>>& lse) {
+    O.do_not_specialize(0);
+    if (lse) lse->do_not_specialize(0);
     const Index columns = slice(0, padded_head_dim(O.static_dim(2)));
     for (auto [r, h] : grid({O.dim(0), O.dim(1)}, kMergedRows, 1)) {
       std::vector<Tile> logs, values;
       const auto add = [&, r = r, h = h](const In<T, 3>& part, const In<f32, 2>& log) {
+        part.do_not_specialize(0), log.do_not_specialize(0);
         logs.push_back(fill_absent(log(r, h), kNoKeys));
         values.push_back(cast<f32>(part(r, h, columns)));
       };

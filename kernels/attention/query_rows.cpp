@@ -23,6 +23,8 @@ SequenceRange SequenceRange::request(const In<i32, 1>& q_offsets, const Tile& se
 }
 
 SequenceRange SequenceRange::with_heads_as_rows(const Tile& heads) const {
+  tegula::detail::report_unless(*q_end - *q_first <= 1, "request",
+                                "a request has more queries than max_seqlen_q", {});
   return {.entry = slice(*q_first, 1),
           .seqlen_kv = seqlen_kv,
           .q_first = full<i32>(0),

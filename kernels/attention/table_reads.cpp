@@ -69,28 +69,21 @@ void AttentionTables::check(const Tensor& Q, const Tensor& K, const CuSeqlens& l
   const bool has_pairs = batch > 0 && queries > 0 && keys > 0;
   const bool visits_all = !is_varlen && !spec().blocks && !spec().kv_range && !spec().full_kv_range;
   if (!has_pairs) return;
-  for (const auto& [reads, function] : reads()) {
-    check(*reads, function, Argument::batch, is_varlen ? "sequences" : "batch entries", batch);
-    check(*reads, function, Argument::head, "heads", heads);
-    if (!visits_all) continue;
-    check(*reads, function, Argument::query, "positions of queries",
+  each([&](const TableReads& reads, const char* function) {
+    check(reads, function, Argument::batch, is_varlen ? "sequences" : "batch entries", batch);
+    check(reads, function, Argument::head, "heads", heads);
+    if (!visits_all) return;
+    check(reads, function, Argument::query, "positions of queries",
           spec().align_bottom_right ? keys : queries);
-    check(*reads, function, Argument::key, "positions of keys", keys);
-  }
+    check(reads, function, Argument::key, "positions of keys", keys);
+  });
 }
 
 void AttentionTables::check_paged(std::int64_t requests, std::int64_t heads) const {
-  for (const auto& [reads, function] : reads()) {
-    check(*reads, function, Argument::batch, "requests", requests);
-    check(*reads, function, Argument::head, "heads", heads);
-  }
-}
-
-std::vector<std::pair<const TableReads*, const char*>> AttentionTables::reads() const {
-  std::vector<std::pair<const TableReads*, const char*>> all;
-  if (mask_) all.emplace_back(&*mask_, "mask");
-  if (score_) all.emplace_back(&*score_, "score");
-  return all;
+  each([&](const TableReads& reads, const char* function) {
+    check(reads, function, Argument::batch, "requests", requests);
+    check(reads, function, Argument::head, "heads", heads);
+  });
 }
 
 void AttentionTables::check(const TableReads& reads, const char* function, Argument argument,

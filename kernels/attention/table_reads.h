@@ -2,8 +2,6 @@
 // Checks that the tensors which a mask and a score read have an entry for every position of a call.
 #include <memory>
 #include <optional>
-#include <utility>
-#include <vector>
 
 #include "kernels/attention/heuristics.h"
 #include "tegula/functions.h"
@@ -30,8 +28,12 @@ class AttentionTables {
 
  private:
   using Argument = TableReads::Argument;
-  /// The reads of the mask and of the score, with the function's name.
-  std::vector<std::pair<const TableReads*, const char*>> reads() const;
+  /// Calls `use` with the reads of the mask and of the score, and with the function's name.
+  template <class Use>
+  void each(const Use& use) const {
+    if (mask_) use(*mask_, "mask");
+    if (score_) use(*score_, "score");
+  }
   void check(const TableReads& reads, const char* function, Argument argument, const char* name,
              std::int64_t count) const;
 

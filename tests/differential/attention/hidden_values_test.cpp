@@ -102,6 +102,20 @@ TEST_P(HiddenValues, AfterTheKeysOfACache) {
   }
 }
 
+/// All of the cache, where a request has no keys yet, split or not.
+TEST_P(HiddenValues, OfAnEmptyCache) {
+  for (const int parts : {1, 4}) {
+    const Case c{"empty cache",
+                 {.mask = [length = Scalar<i32>(0)](const Tile&, const Tile&, const Tile&,
+                                                    const Tile& kv) { return kv < length; }},
+                 [](int, int, int, int) { return false; },
+                 {{0, 1200}}};
+    expect_unspoiled(c, {.heads = 8, .kv_heads = 2, .seqlen_q = 1, .seqlen_kv = 1200}, DType::bf16,
+                     GetParam(), {.split_kv = parts});
+    if (HasFatalFailure()) return;
+  }
+}
+
 /// The blocks of keys 128 to 255 and those from 384 on are in no list.
 TEST_P(HiddenValues, InUnselectedBlocks) {
   AttentionSpec spec;

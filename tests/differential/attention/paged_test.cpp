@@ -67,6 +67,7 @@ TEST_P(Paged, CompilesOnceForAllLengths) {
   EXPECT_EQ(compiled({{1, 1}, {20, 7}}, 1), 1);
   EXPECT_EQ(compiled({{0, 1, 1}, {0, 133, 1}}, 2), 1);
   EXPECT_EQ(compiled({{1, 1, 0, 1, 1}, {64, 65, 3, 16, 90}}, 3), 1);
+  EXPECT_EQ(compiled({{1, 1, 1, 1, 1}, {2, 65, 3, 16, 1}}, 4), 1);
 }
 
 /// Masks and scores see the request, the query head and positions in the request.

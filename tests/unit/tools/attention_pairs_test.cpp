@@ -67,8 +67,7 @@ void check(const AttentionWorkload& got, const Sees& sees, Walk walk, Shape s) {
       cover += 64 * 8 * is_seen(sees, q, std::min(s.queries, q + 64), kv, std::min(s.keys, kv + 8));
   const auto [rows, block] = got.tiles;
   for (int q = 0; q < s.queries; q += rows) {
-    // A closed range is that of all rows of a tile, those behind the last query as well.
-    const int end = walk == Walk::aligned ? std::min(s.queries, q + rows) : q + rows;
+    const int end = std::min(s.queries, q + rows);
     computed += std::int64_t{rows} * block * visited(sees, walk, q, end, s.keys, block);
   }
   EXPECT_EQ(got.kept, kept);

@@ -11,7 +11,7 @@ namespace tegula::kernels {
 
 /// The result of attention to a set of keys: O [rows, heads, head dim] and lse f32 [rows, heads],
 /// as `Attention::paged` and `varlen` store them. lse is a natural logarithm, -inf without keys;
-/// O of such a row is not read.
+/// O of such a row is not read. Only of attentions with softmax.
 struct AttentionState {
   Tensor O, lse;
 };

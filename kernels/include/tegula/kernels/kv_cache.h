@@ -35,7 +35,8 @@ struct KvBatch {
 /// of a step's queries at their positions in the cache; all are of the cache's type. Rows at
 /// positions without a page are dropped. Results are undefined if two requests that share a page
 /// write the same row of it (T1301 on `cpu` and `sim`). Does not wait, and a CUDA graph can record
-/// it. Throws CompileError for invalid tensors (T1680 to T1683, T1603, T1609, T1662).
+/// it. Throws CompileError for invalid tensors (T1608 to T1610,
+/// T1661, T1662, T1680 to T1683).
 void append(const Stream& stream, const Tensor& K, const Tensor& V, const KvCache& into,
             const KvBatch& batch, Loc at = std::source_location::current());
 
