@@ -48,7 +48,7 @@ enum BackwardArgument : std::uint8_t {
   kGradCaptured  ///< the first one of kMaxCaptured
 };
 
-/// What a plan is built from, apart from the tensors.
+/// The inputs of a plan except for the tensors.
 struct BackwardCall {
   std::optional<std::int64_t> sequences;  ///< number of packed sequences
   CuSeqlens lengths;                      ///< of keys, then of queries: rows are keys

@@ -23,10 +23,10 @@ extern template const KernelOf<Out<f16, 4>>& clear_tensor<f16>();
 /// Gradients of captures that one call computes.
 inline constexpr std::size_t kMaxCaptured = 8;
 
-/// What the gradients of a call are computed from.
+/// The captures whose gradients a call computes.
 struct CapturedSelection {
   /// For each gradient the captures that it is the sum of, a bit for each element of
-  /// ScoreFunction::captures(). 0: there is no such gradient.
+  /// ScoreFunction::captures(). 0: unused.
   std::array<std::uint64_t, kMaxCaptured> captures{};
   std::uint64_t by_pair = 0;  ///< a bit for each gradient whose elements belong to one pair each
 
@@ -46,7 +46,7 @@ struct CapturedSlots {
   std::array<PlanSlot, kMaxCaptured> f32s, pairs;
 };
 
-/// What the score function of a specification captures.
+/// The captures of a specification's score function.
 class ScoreCaptures {
  public:
   explicit ScoreCaptures(std::shared_ptr<const AttentionSpec> spec);

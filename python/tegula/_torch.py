@@ -180,7 +180,7 @@ class Operator:
                                     device=first.device)
 
     def _allocated(self, *inputs):
-        """Returns outputs for these inputs; None for gradients that the mask behind the inputs leaves out."""
+        """Returns outputs for these inputs; None for gradients that the mask, the last argument, excludes."""
         made, mask = self._maker(inputs), inputs[len(self.inputs)] if self.choices else ()
         unwanted = [p for p, is_wanted in zip(self.choices, mask) if not is_wanted]
         outputs = [None if p in unwanted else made(p, torch.empty) for p in self.outputs]

@@ -52,7 +52,7 @@ inline bool erase(Kernel& k, OpId op) {
   return bool(op);
 }
 
-/// Moves the op in front of another one of its region, with the pure ops that make what it reads.
+/// Moves the op before another op of its region, with the pure ops that compute its operands.
 inline bool hoist(Kernel& k, OpId op, OpId where) {
   std::vector<OpId> moved{op};
   for (std::size_t i = 0; i < moved.size(); ++i)
@@ -143,7 +143,7 @@ inline bool no_fence(Kernel& k, std::size_t n) {
 inline bool is_store(const Kernel& k, OpId op) {
   return k[op].is(Opcode::StShared, Opcode::StMatrix);
 }
-/// The barrier behind the stores of a tile.
+/// Erases the barrier after the stores of a tile.
 inline bool no_barrier(Kernel& k, std::size_t n) {
   return erase(k, nth(all(k, true, Opcode::BarSync,
                           [&](OpId op) {
@@ -154,7 +154,7 @@ inline bool no_barrier(Kernel& k, std::size_t n) {
                           }),
                       n));
 }
-/// Descriptors of the slot beside.
+/// Makes a descriptor address the next slot.
 inline bool other_slot_is_read(Kernel& k, std::size_t n) {
   constexpr std::int64_t kFewestBytes = 1024;
   const OpId address = nth(all(k, true, Opcode::Mul,
@@ -238,7 +238,7 @@ inline const Kind kKinds[] = {
     {"too few bytes are expected", few_bytes},
     {"too few arrivals are counted", few_arrivals},
     {"no fence between the proxies", no_fence},
-    {"no barrier behind stores", no_barrier},
+    {"no barrier after stores", no_barrier},
     {"another slot is read", other_slot_is_read},
     {"another iteration is loaded", other_iteration_is_loaded},
     {"the epilogue is lost", lost_epilogue},

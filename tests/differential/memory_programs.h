@@ -13,7 +13,7 @@
 
 namespace tegula::test {
 
-/// A kernel, its arguments, and what is in one of them behind a call.
+/// A kernel, its arguments, and the expected contents of one of them after a call.
 struct MemoryProgram {
   std::string name;
   int barriers = 0;  ///< barriers that the pass memory_order places

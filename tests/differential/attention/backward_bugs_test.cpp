@@ -87,7 +87,7 @@ test::MemoryProgram backward_of_a_head(Device device) {
   return p;
 }
 
-// ---- faults of this kernel beside those of every loop (lowering_mistakes.h)
+// ---- faults of this kernel; those of every loop are in lowering_mistakes.h
 /// Two products of the loop read each other's descriptor.
 bool operands_exchanged(Kernel& k, std::size_t n) {
   constexpr std::array<std::pair<std::size_t, std::size_t>, 3> kPairs{{{0, 1}, {2, 4}, {1, 4}}};
@@ -113,8 +113,8 @@ bool additions_are_wrong(Kernel& k, std::size_t n) {
   if (n == 1) {
     Builder b(k);
     b.before(add);
-    const Value beside = b.op(Opcode::AddPtr, {k[add].operands[0], b.i32(4)});
-    k[add].operands[0] = beside;
+    const Value next = b.op(Opcode::AddPtr, {k[add].operands[0], b.i32(4)});
+    k[add].operands[0] = next;
   }
   return n < 2;
 }

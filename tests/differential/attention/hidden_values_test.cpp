@@ -154,7 +154,7 @@ TEST_P(HiddenValues, OfOtherSequences) {
   }
 }
 
-/// What a row may attend to still reaches it.
+/// NaN in visible rows still reaches the output.
 TEST_P(HiddenValues, AreSeenByTheRowsThatAttendToThem) {
   const Tensors t({.seqlen_q = 256, .seqlen_kv = 256}, DType::bf16, Order::bhsd, GetParam());
   t.V.slice(2, 128, 129).fill(NAN);

@@ -20,6 +20,7 @@ struct PackedBackward {
       return x.slice(0, used, x.size(0));
     };
     spare(dO, packed.q_starts.back()).fill(NAN);
+    spare(t.V, packed.kv_starts.back()).fill(NAN);
     const auto nan = [&](const Tensor& like) {
       return Tensor::full(like.shape(), NAN, like.dtype(), device);
     };
@@ -35,8 +36,6 @@ struct PackedBackward {
     const Stream stream(dO.device());
     const Tensors& t = packed.all;
     a.varlen(stream, t.Q, t.K, t.V, t.O, packed.lengths, {.lse = t.Lse, .sinks = sinks});
-    // Forward multiplies values after the last sequence by 0; backward reads no such rows.
-    t.V.slice(0, packed.kv_starts.back(), t.V.size(0)).fill(NAN);
     a.varlen_backward(stream, t.Q, t.K, t.V, packed.lengths,
                       {.O = t.O, .lse = t.Lse, .sinks = sinks}, {.O = dO, .lse = dlse},
                       {.Q = dQ, .K = dK, .V = dV, .sinks = dsinks, .captured = captured});
@@ -89,7 +88,8 @@ inline void PackedBackward::expect(const HostAttention& host) const {
       ASSERT_TRUE(std::isnan(x)) << "a row after the last sequence was written";
   if (!dsinks.defined()) return;
   const auto got = dsinks.to_doubles();
-  for (std::size_t h = 0; h < got.size(); ++h) ASSERT_NEAR(got[h], of_sinks[h], 0.5) << h;
+  const double bound = 0.02 * std::sqrt(static_cast<double>(packed.q_starts.back())) + 1e-3;
+  for (std::size_t h = 0; h < got.size(); ++h) ASSERT_NEAR(got[h], of_sinks[h], bound) << h;
 }
 
 }  // namespace tegula::test

@@ -201,7 +201,7 @@ std::string finding_of(const F& run) {
 }
 std::string at_line(const char* code, int line) { return code + (" at " + std::to_string(line)); }
 
-/// What only the device knows is checked on `cpu` and `sim`.
+/// `cpu` and `sim` check the contents of tables and lengths.
 TEST_P(Paged, ReportsWrongTablesAndLengths) {
   if (GetParam().kind == DeviceKind::cuda) GTEST_SKIP() << "reads zeros";
   const Attention attention({.mask = masks::causal()});
