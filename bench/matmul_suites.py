@@ -3,6 +3,8 @@
 A suite yields (name, case, make); make() gives (ours, peers, error, work).
 """
 import functools
+import math
+import os
 import random
 
 import torch
@@ -11,6 +13,7 @@ import ladder
 import matmul_peers
 
 DEVICE = torch.device("cuda:0")
+SEED = int(os.environ.get("TEGULA_BENCH_SEED", "20261129"))  # of the log-uniform shapes
 LISTED = ((8192, 8192, 8192), (4096, 4096, 4096), (4096, 14336, 4096), (16384, 4096, 4096), (2048, 2048, 2048), (1024, 1024, 1024), (512, 512, 8192), (128, 4096, 4096), (16, 4096, 14336), (8192, 128, 8192), (1000, 2056, 1096))
 LARGE = ((8192, 8192, 8192), (4096, 4096, 4096), (4096, 14336, 4096), (16384, 4096, 4096), (2048, 2048, 2048))
 # N, K of the projections of Llama 3 8B and 70B: weights of 33 to 470 MB.
@@ -27,6 +30,20 @@ def unaligned(count=20):
     """Returns log-uniform odd extents: no row begins at an address that TMA supports."""
     dice = random.Random(20261120)
     return [tuple(round(2 ** dice.uniform(6, 13)) | 1 for _ in range(3)) for _ in range(count)]
+
+
+
+def log_uniform(align, count=40):
+    """Returns log-uniform M in 1..20000, N and K in 64..20000 as multiples of `align`, at most 2^41 multiplications and 2^28 elements a matrix."""
+    dice = random.Random(f"{SEED} {align}")
+    extent = lambda low: math.exp(dice.uniform(math.log(low), math.log(20000)))
+    found = []
+    while len(found) < count:
+        m, n, k = round(extent(1)), *(max(1, round(extent(64) / align)) * align for _ in range(2))
+        if m * n * k <= 2**41 and max(m * n, m * k, n * k) <= 2**28:
+            found.append((m, n, k))
+    return found
+
 
 # Shapes that lost to cuBLAS for want of a cost in the choice of tiles (docs/configuration.md): batch, m, n, k, layout.
 LOST = ((1, 3000, 3000, 3000, "NN"), (48, 512, 512, 512, "NN"), (1, 2048, 2048, 100000, "NT"), (1, 64, 65537, 64, "NN"), (1, 33, 8200, 2056, "NN"), (1, 1000, 2056, 1096, "NN"))
@@ -205,6 +222,25 @@ def matmul_lost(t):
     yield "matmul_lost", "2048x2048x100000 tf32 NT", functools.partial(tf32, t, 2048, 2048, 100000)
 
 
+# Shapes with few or ragged rows, few columns or a k beyond L2 that an earlier choice of tiles lost.
+RAGGED = ((130, 5120, 13824), (5000, 640, 10240), (3000, 3000, 3000), (33, 8200, 2056))
+RAGGED_FP8 = ((130, 5120, 13824), (2500, 6992, 1296), (1536, 1536, 30000))
+
+
+def matmul_random(t):
+    for shape in RAGGED:
+        yield "matmul_ragged", f"{text(*shape)} bf16 NN", functools.partial(plain, t, "matmul", *shape, torch.bfloat16)
+    yield "matmul_ragged", "64x65537x64 bf16 NT", functools.partial(laid_out, t, 1, 64, 65537, 64, "NT")
+    yield "matmul_ragged", "64x65537x64 tf32 NT", functools.partial(tf32, t, 64, 65537, 64)
+    yield "matmul_ragged", "5x3x70001 bf16 NN", functools.partial(plain, t, "matmul", 5, 3, 70001, torch.bfloat16)
+    for shape in RAGGED_FP8:
+        yield "matmul_ragged", f"{text(*shape)} e4m3 NT", functools.partial(fp8, t, "matmul_fp8", *shape)
+    for shape in log_uniform(8):
+        yield "matmul_random", f"{text(*shape)} bf16 NN, seed {SEED}", functools.partial(plain, t, "matmul", *shape, torch.bfloat16)
+    for shape in log_uniform(16):
+        yield "matmul_random", f"{text(*shape)} e4m3 NT, seed {SEED}", functools.partial(fp8, t, "matmul_fp8", *shape)
+
+
 def matmul_types(t):
     for shape in LARGE:
         yield "matmul_f16", f"{text(*shape)} f16 NN", functools.partial(plain, t, "matmul", *shape, torch.float16)
@@ -233,4 +269,4 @@ def rungs(t):
             yield "ladder", f"{number}: {text(*shape)} bf16 NN", functools.partial(plain, t, "ladder", *shape, torch.bfloat16, number=number)
 
 
-SUITES = [matmul, matmul_lost, matmul_types, matmul_fp8, matmul_epilogue]
+SUITES = [matmul, matmul_lost, matmul_random, matmul_types, matmul_fp8, matmul_epilogue]
