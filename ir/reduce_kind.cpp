@@ -9,33 +9,48 @@
 namespace tegula::ir {
 namespace {
 
-Value integer(Builder& b, DType t, std::int64_t v) { return b.constant(Type::scalar(t), v); }
-Value constant_of(Builder& b, DType t, std::int64_t v) {
-  return is_float(t) ? b.constant(Type::scalar(t), static_cast<double>(v)) : integer(b, t, v);
+AttrValue number(DType t, std::int64_t v) {
+  return is_float(t) ? AttrValue(static_cast<double>(v)) : AttrValue(v);
 }
-Value extreme(Builder& b, DType t, bool smallest) {
+AttrValue extreme(DType t, bool smallest) {
   constexpr double inf = std::numeric_limits<double>::infinity();
-  if (is_float(t)) return b.constant(Type::scalar(t), smallest ? -inf : inf);
+  if (is_float(t)) return smallest ? -inf : inf;
   const int bits = size_bits(t);
   if (!is_signed(t))
-    return integer(b, t, smallest ? 0 : bits == 64 ? -1 : (std::int64_t{1} << bits) - 1);
+    return smallest     ? std::int64_t{0}
+           : bits == 64 ? std::int64_t{-1}
+                        : (std::int64_t{1} << bits) - 1;
   const std::int64_t low =
       bits == 64 ? std::numeric_limits<std::int64_t>::min() : -(std::int64_t{1} << (bits - 1));
-  return integer(b, t, smallest ? low : ~low);
+  return smallest ? low : ~low;
 }
+AttrValue zero(DType t) { return number(t, 0); }
 
 constexpr std::array kKinds{
-    ReduceKind{"sum", Opcode::Add, [](Builder& b, DType t) { return constant_of(b, t, 0); }},
-    ReduceKind{"prod", Opcode::Mul, [](Builder& b, DType t) { return constant_of(b, t, 1); }},
-    ReduceKind{"max", Opcode::Max, [](Builder& b, DType t) { return extreme(b, t, true); }},
-    ReduceKind{"min", Opcode::Min, [](Builder& b, DType t) { return extreme(b, t, false); }},
-    ReduceKind{"and", Opcode::And,
-               [](Builder& b, DType t) { return integer(b, t, t == DType::i1 ? 1 : -1); }},
-    ReduceKind{"or", Opcode::Or, [](Builder& b, DType t) { return integer(b, t, 0); }},
-    ReduceKind{"xor", Opcode::Xor, [](Builder& b, DType t) { return integer(b, t, 0); }},
+    ReduceKind{"sum", Opcode::Add, zero},
+    ReduceKind{"prod", Opcode::Mul, [](DType t) { return number(t, 1); }},
+    ReduceKind{"max", Opcode::Max, [](DType t) { return extreme(t, true); }},
+    ReduceKind{"min", Opcode::Min, [](DType t) { return extreme(t, false); }},
+    ReduceKind{"and", Opcode::And, [](DType t) { return number(t, t == DType::i1 ? 1 : -1); }},
+    ReduceKind{"or", Opcode::Or, zero},
+    ReduceKind{"xor", Opcode::Xor, zero},
 };
 
 }  // namespace
+
+Value ReduceKind::identity(Builder& b, DType type) const {
+  const AttrValue value = neutral(type);
+  const Type t = Type::scalar(type);
+  return is_float(type) ? b.constant(t, std::get<double>(value))
+                        : b.constant(t, std::get<std::int64_t>(value));
+}
+
+bool ReduceKind::is_identity(const Kernel& k, Value v) const {
+  OpId def = k[v].def;
+  if (def && k[def].is(Opcode::Splat, Opcode::Broadcast)) def = k[k[def].operands[0]].def;
+  return def && k[def].opcode == Opcode::Const &&
+         *k[def].attrs.find(AttrName::value) == neutral(k.type(v).dtype());
+}
 
 const ReduceKind& reduce_kind(std::string_view name) {
   for (const ReduceKind& k : kKinds)

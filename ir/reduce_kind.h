@@ -15,8 +15,13 @@ constexpr bool is_fold_by_function(Opcode o) {
 struct ReduceKind {
   std::string_view name;
   Opcode op;
+  /// Returns the neutral element of the type.
+  AttrValue (*neutral)(DType);
+
   /// Returns the neutral element as a scalar constant of the type.
-  Value (*identity)(Builder&, DType);
+  Value identity(Builder& b, DType type) const;
+  /// Returns true if the value is a constant, all of whose elements are the neutral element.
+  bool is_identity(const Kernel& k, Value v) const;
 };
 
 /// Returns the row of a kind. Throws InternalError for an unknown name.

@@ -5,7 +5,8 @@
 //          l = reduce l                                            l: [m, threads]
 // The inner reduce combines the registers of one thread, so that an iteration has no shuffles and
 // no barriers. The order of additions changes. (FlashAttention-2 keeps row_sum this way; Dao,
-// 2023.) The same is done for products, maxima and other reductions.
+// 2023.) The same is done for products, maxima and other reductions, and if absent elements of the
+// result are replaced by the identity first: l = l * f + select m, reduce p, 0.
 //
 // An infinite factor would turn partials of 0 into NaN where the sum is infinite. The factor must
 // therefore be known to be finite, or the sum must be `reassoc`.
@@ -34,8 +35,8 @@ struct CarriedReduction {
   OpId loop = {};
   std::size_t carry = 0;
   OpId update = {}, reduce = {};
-  OpId scaling = {}, convert = {};  ///< or null
-  Value factor = {};                ///< factor of the carry, or none
+  OpId scaling = {}, masking = {}, convert = {};  ///< or null
+  Value factor = {};                              ///< factor of the carry, or none
   int axis = 0;
 };
 
@@ -167,6 +168,10 @@ class DeferReductions {
 
   bool with_reduce(CarriedReduction& f, Value sum, RegionId body) const {
     OpId def = maker(sum, body);
+    if (def && k_[def].opcode == Opcode::Select) {
+      f.masking = def;
+      def = maker(k_[def].operands[1], body);
+    }
     if (def && k_[def].opcode == Opcode::ConvertLayout) {
       f.convert = def;
       def = maker(k_[def].operands[0], body);
@@ -185,6 +190,7 @@ class DeferReductions {
     // A NaN mode is not supported: it would have to be that of the reduce.
     if (!update.attrs.s(AttrName::nan).empty() || !reduce.attrs.s(AttrName::nan).empty())
       return false;
+    if (f.masking && !kind.is_identity(k_, k_[f.masking].operands[2])) return false;
     const DType t = k_.type(update.results[0]).dtype();
     if (is_float(t) && size_bits(t) < 32) return false;  // partial sums would be rounded, too
     if (!f.factor) return true;
@@ -233,11 +239,16 @@ class DeferReductions {
                : b.op(Opcode::Broadcast, {first}, p.partials.with_elem({DType::i1, false}));
   }
 
+  Value identity_partials(Builder& b, const CarriedReduction& f, const ReductionShapes& p) const {
+    const ReduceKind& kind = reduce_kind(k_[f.reduce].attrs.s(AttrName::kind));
+    return b.op(Opcode::Splat, {kind.identity(b, p.partials.dtype())}, p.partials);
+  }
+
   Value initial_partials(Builder& b, Value init, const ReductionShapes& p,
                          const CarriedReduction& f) const {
     const ReduceKind& kind = reduce_kind(k_[f.reduce].attrs.s(AttrName::kind));
     if (is_idempotent(kind.op)) return widen(b, init, p, f.axis);
-    const Value neutral = b.op(Opcode::Splat, {kind.identity(b, p.partials.dtype())}, p.partials);
+    const Value neutral = identity_partials(b, f, p);
     if (kind.op == Opcode::Add && is_zero(k_, init)) return neutral;
     return b.select(is_first_part(b, p, f.axis), widen(b, init, p, f.axis), neutral);
   }
@@ -257,7 +268,8 @@ class DeferReductions {
   bool rewrite(const CarriedReduction& f) {
     const auto p = parts_of(k_.type(k_[f.reduce].operands[0]), f.axis);
     const Value init = loop_inits(k_[f.loop])[f.carry];
-    if (!p || !can_widen(init, *p, f.axis) || (f.factor && !can_widen(f.factor, *p, f.axis)))
+    if (!p || !can_widen(init, *p, f.axis) || (f.factor && !can_widen(f.factor, *p, f.axis)) ||
+        (f.masking && !can_widen(k_[f.masking].operands[0], *p, f.axis)))
       return false;
     context_.remark(Remark::Kind::Applied, k_[f.update].loc, "reduced across lanes after the loop",
                     {{"sums", p->partials.with_layout(nullptr).str()}});
@@ -272,10 +284,13 @@ class DeferReductions {
     k_.set_type(result, p->partials);
 
     Builder inside(k_, f.update);
-    const Value partials = thread_partials(inside, f, *p);
+    Value partials = thread_partials(inside, f, *p);
+    if (f.masking)
+      partials = inside.select(widen(inside, k_[f.masking].operands[0], *p, f.axis), partials,
+                               identity_partials(inside, f, *p));
     k_.replace_all_uses(after, update(inside, f, before, partials, *p));
     k_.erase(f.update);
-    for (const OpId op : {f.scaling, f.convert, f.reduce})
+    for (const OpId op : {f.scaling, f.masking, f.convert, f.reduce})
       if (op) k_.erase(op);
 
     finish(f.loop, folding, *p, result, whole);
