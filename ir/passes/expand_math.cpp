@@ -16,17 +16,23 @@ using Expand = Value (*)(Builder&, Value x, bool approx);
 Value f32(Builder& b, double v) { return b.f32(v); }
 Value fma(Builder& b, Value x, Value y, Value z) { return b.op(Opcode::Fma, {x, y, z}); }
 
-/// e^x = 2^j * 2^(f log2 e), j = round(x log2 e), f = x - j ln 2 in two steps; j is clamped so that
-/// overflow, underflow and the infinities come out of the product.
+/// e^x = 2^j * 2^(x log2 e - j), j = round(x log2 e), with log2 e in two parts. Adding 1.5 * 2^23
+/// rounds, and leaves j + 127 in the low bits, the exponent of 2^j. Only j is clamped, so that
+/// overflow, underflow, infinities and NaN come out of the other factor.
 Value expand_Exp(Builder& b, Value x, bool approx) {
-  constexpr double log2e = std::numbers::log2e;
+  constexpr double log2e = std::numbers::log2e, rounding = 12582912 + 127;
   if (approx) return b.op(Opcode::Exp2, {b.mul(x, f32(b, log2e))});
-  constexpr double ln2_hi = 0.693145751953125, ln2_lo = std::numbers::ln2 - ln2_hi;
-  Value j = b.op(Opcode::Round, {b.mul(x, f32(b, log2e))});
-  j = b.op(Opcode::Min, {b.op(Opcode::Max, {j, f32(b, -150)}), f32(b, 127)});
-  Value f = fma(b, j, f32(b, -ln2_hi), x);
-  f = fma(b, j, f32(b, -ln2_lo), f);
-  return b.mul(b.op(Opcode::Exp2, {b.mul(f, f32(b, log2e))}), b.op(Opcode::Exp2, {j}));
+  constexpr double high = 1.44269502162933349609375, low = log2e - high;
+  constexpr double smallest = -126 * std::numbers::ln2, largest = 127 * std::numbers::ln2;
+  const Value clamped =
+      b.op(Opcode::Min, {b.op(Opcode::Max, {x, f32(b, smallest)}), f32(b, largest)});
+  const Value biased = fma(b, clamped, f32(b, high), f32(b, rounding));
+  const Value j = b.sub(biased, f32(b, rounding));
+  const Value rest = fma(b, x, f32(b, low), fma(b, x, f32(b, high), b.op(Opcode::Neg, {j})));
+  const Type bits = b.kernel().type(x).with_elem({DType::i32, false});
+  const Value power = b.op(
+      Opcode::Shl, {b.op(Opcode::Bitcast, {biased}, bits), b.constant(bits, std::int64_t{23})});
+  return b.mul(b.op(Opcode::Exp2, {rest}), b.op(Opcode::Bitcast, {power}, b.kernel().type(x)));
 }
 
 Value expand_Log(Builder& b, Value x, bool) {
