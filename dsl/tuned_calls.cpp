@@ -67,8 +67,9 @@ const TunedCalls::Entry* TunedCalls::look_up(const CallKey& shapes) const {
 std::shared_ptr<KernelInstance> TunedCalls::chosen_by(KernelInstance& kernel,
                                                       const std::optional<TunedChoice>& choice) {
   if (!choice) return nullptr;
-  std::shared_ptr<KernelInstance>& instance = instances_[choice->values];
-  if (!instance) instance = kernel.with(choice->values);
+  std::shared_ptr<KernelInstance>& instance =
+      instances_[{choice->values, ir::str(choice->preferred)}];
+  if (!instance) instance = kernel.with(choice->values)->preferring(choice->preferred);
   return instance;
 }
 
@@ -103,11 +104,11 @@ KernelInstance* TunedCalls::find(KernelInstance& kernel, const Stream* stream,
   return entry->chosen.get();
 }
 
-void TunedCalls::set(KernelInstance& kernel, const CallKey& shapes, const Tuning& tuning) {
+void TunedCalls::set(KernelInstance& kernel, const CallKey& shapes, const TunedChoice& measured) {
   state_ = State::chooses;
   const std::lock_guard lock(mutex_);
-  auto chosen = chosen_by(kernel, TunedChoice{tuning, {}});
-  latest_.store(add(shapes, std::move(chosen), "tune(): measured: " + str(tuning) + "\n"),
+  auto chosen = chosen_by(kernel, measured);
+  latest_.store(add(shapes, std::move(chosen), "tune(): measured: " + str(measured.values) + "\n"),
                 std::memory_order_release);
 }
 

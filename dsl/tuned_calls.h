@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "dsl/call_key.h"
+#include "tegula/plan_patch.h"
 #include "tegula/tuning.h"
 
 namespace tegula::dsl {
@@ -20,7 +21,8 @@ struct TraceResult;
 
 struct TunedChoice {
   Tuning values;
-  std::string why;  ///< lines of explain()
+  PlanPatch preferred = {};  ///< fields of the plan that suit the shapes
+  std::string why = {};      ///< lines of explain()
 };
 /// Chooses the tune() values for a call of a kernel that are not given. Returns nothing if the
 /// defaults must be used.
@@ -43,8 +45,8 @@ class TunedCalls {
   /// Returns the kernel that a call must run, or null if it is this one.
   KernelInstance* find(KernelInstance& kernel, const Stream* stream, std::span<const HostArg> args,
                        Device device);
-  /// Makes later calls of these shapes use the values.
-  void set(KernelInstance& kernel, const CallKey& shapes, const Tuning& tuning);
+  /// Makes later calls of these shapes use the measured values.
+  void set(KernelInstance& kernel, const CallKey& shapes, const TunedChoice& measured);
   /// Returns the kernel that the latest call ran, or null if it was this one.
   KernelInstance* latest() const {
     const Entry* const entry = latest_.load(std::memory_order_acquire);
@@ -81,7 +83,8 @@ class TunedCalls {
   std::atomic<const Entry*> latest_ = nullptr;
   std::mutex mutex_;  ///< guards the members below
   std::vector<std::unique_ptr<const Entry>> entries_;
-  std::map<Tuning, std::shared_ptr<KernelInstance>> instances_;  ///< of all chosen values
+  /// Of all chosen values and preferred fields.
+  std::map<std::pair<Tuning, std::string>, std::shared_ptr<KernelInstance>> instances_;
 };
 
 }  // namespace tegula::dsl

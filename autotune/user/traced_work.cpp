@@ -49,7 +49,9 @@ class Counting {
         first_(k, args, 0),
         launched_(first_.programs()),
         middle_(k, args, launched_ / 2),
-        grid_(k, first_) {}
+        grid_(k, first_) {
+    if (plan.multicast) find_neighbours();
+  }
 
   Work run() {
     find_trips(k_.body(), 1);
@@ -71,6 +73,14 @@ class Counting {
   }
 
  private:
+  /// Finds the dimensions of the grid that the two CTAs of a cluster have in common.
+  void find_neighbours() {
+    ir::CallNumbers second(k_, args_, 1);
+    for (std::size_t i = 0; i < grid_.dims().size(); ++i)
+      if (first_.of(grid_.dims()[i].tile) == second.of(grid_.dims()[i].tile))
+        common_ |= GridDims::Set{1} << i;
+  }
+
   double executions(const OpData& d, double times) {
     if (!ir::is_loop(d)) return times;
     const auto trips = middle_.trips(d);
@@ -159,8 +169,10 @@ class Counting {
     const bool is_epilogue = has_dots_ && is_of_threads && (times < trips_ || trips_ <= 1);
     if (is_epilogue)
       w_.epilogue_bytes += a.bytes * times;
-    else if (times >= trips_ || is_of_threads)
-      w_.l2_lines += share(times) * a.lines;
+    else if (times >= trips_ || is_of_threads) {
+      const bool is_multicast = !is_of_threads && plan_.multicast && (a.depends & ~common_) == 0;
+      w_.l2_lines += share(times) * a.lines * (is_multicast ? 0.5 : 1);
+    }
     if (!is_of_threads)
       (times >= trips_ ? stage_bytes_ : once_bytes_) += elements * size_bytes(tile.dtype());
   }
@@ -276,19 +288,34 @@ class Counting {
   bool has_dots_ = false;
   double trips_ = 1, accumulator_ = 0, stage_bytes_ = 0, once_bytes_ = 0;
   std::int64_t rows_ = 0;
+  GridDims::Set common_ = 0;
   std::vector<std::pair<MemoryRequests, double>> accesses_;  ///< with their executions
 };
+
+std::span<const ir::Pass> passes_to_plan() {
+  const auto all = ir::ir_passes();
+  const auto last = std::ranges::find(all, "plan", &ir::Pass::name);
+  return all.first(static_cast<std::size_t>(last - all.begin()) + 1);
+}
+
+ir::Plan plan_by(std::span<const ir::Pass> passes, ir::Kernel& kernel,
+                 const ir::PlanRequest& planned) {
+  ir::PassContext context;
+  context.planned = planned;
+  ir::run_pipeline(kernel, passes, context, {.verify = false, .after_pass = {}});
+  return *context.plan;
+}
 
 }  // namespace
 
 ir::Plan plan_of(ir::Kernel& kernel, const ir::PlanRequest& planned) {
-  const auto all = ir::ir_passes();
-  const auto last = std::ranges::find(all, "plan", &ir::Pass::name);
-  ir::PassContext context;
-  context.planned = planned;
-  ir::run_pipeline(kernel, all.first(static_cast<std::size_t>(last - all.begin()) + 1), context,
-                   {.verify = false, .after_pass = {}});
-  return *context.plan;
+  return plan_by(passes_to_plan(), kernel, planned);
+}
+
+ir::Plan plan_again(ir::Kernel& kernel, const ir::PlanRequest& planned,
+                    const PlanPatch& preferred) {
+  kernel.info.preferred = ir::merged(kernel.info.preferred, preferred);
+  return plan_by(passes_to_plan().last(1), kernel, planned);
 }
 
 Work work_of(const ir::Kernel& kernel, const ir::Plan& plan, std::span<const dsl::HostArg> args) {

@@ -14,6 +14,9 @@ namespace tegula::autotune {
 /// CompileError if a pass rejects the kernel.
 ir::Plan plan_of(ir::Kernel& kernel, const ir::PlanRequest& planned = {});
 
+/// Chooses the plan of a kernel again, which plan_of() has changed, with these preferred fields.
+ir::Plan plan_again(ir::Kernel& kernel, const ir::PlanRequest& planned, const PlanPatch& preferred);
+
 /// Returns the work of a call with these run-time arguments. `plan` is plan_of(kernel), which
 /// has changed the kernel. Trip counts that depend on a program's number are those of the
 /// middle program; trip counts that depend on memory are estimated.

@@ -96,8 +96,13 @@ class UserTuning {
     out.ratio = winner.ratio;
     out.ratio_high = winner.ratio_high;
     out.candidates = static_cast<int>(winner.candidates);
-    kernel_.tuned.set(kernel_, dsl::shapes_key(kernel_, args_, device_), out.tuning);
+    use(out.tuning);
     return out;
+  }
+  /// Makes later calls use the values.
+  void use(const Tuning& values) {
+    const PlanPatch preferred = preferred_plan(*kernel_.with(values), args_, device_);
+    kernel_.tuned.set(kernel_, dsl::shapes_key(kernel_, args_, device_), {values, preferred});
   }
 
   StoredRace race_over(const std::optional<Winner>& known) const {
@@ -112,7 +117,7 @@ class UserTuning {
     return race;
   }
 
-  TuneResult result_of(const RaceResult& result) const {
+  TuneResult result_of(const RaceResult& result) {
     TuneResult out;
     out.tuning = space_.settings[static_cast<std::size_t>(result.winner)];
     out.is_replaced = result.is_replaced;
@@ -126,7 +131,7 @@ class UserTuning {
     for (const auto& [id, why] : result.rejected)
       out.rejected.push_back(
           fmt::format("{}: {}", str(space_.settings[static_cast<std::size_t>(id)]), why));
-    kernel_.tuned.set(kernel_, dsl::shapes_key(kernel_, args_, device_), out.tuning);
+    use(out.tuning);
     return out;
   }
 
@@ -150,9 +155,11 @@ std::optional<dsl::TunedChoice> choose(dsl::KernelInstance& kernel, const Stream
                                        std::span<const dsl::HostArg> args, Device device) {
   if (is_tuning) return std::nullopt;
   const auto winner = known_winner(kernel, key_of(kernel, args, device, false), args);
-  if (winner)
-    return dsl::TunedChoice{*parse_tuning(winner->config),
+  if (winner) {
+    const Tuning values = *parse_tuning(winner->config);
+    return dsl::TunedChoice{values, preferred_plan(*kernel.with(values), args, device),
                             fmt::format("tune(): measured earlier: {}\n", winner->config)};
+  }
   const bool tunes = env().tune != "off" && device.kind != DeviceKind::cpu &&
                      !(stream != nullptr && runtime::is_recording(*stream));
   if (!tunes) return choose_untuned(kernel, args, device);

@@ -19,8 +19,22 @@ struct Traced {
   std::vector<dsl::Tunable> tunables;
   ir::Kernel kernel;
   ir::Plan plan;
+  std::optional<ir::Plan> multicast = {};     ///< the plan that multicasts, if it is another
   std::optional<std::string> rejection = {};  ///< by a later pass; empty: none, nothing: not tried
 };
+
+constexpr PlanPatch kMulticast{.multicast = true};
+
+/// Returns the plan that multicasts if the author has not decided and the kernel supports it.
+std::optional<ir::Plan> multicast_plan(ir::Kernel& kernel, const ir::Plan& plan,
+                                       const dsl::KernelOptions& options) {
+  const bool is_decided = options.preferred.multicast || options.planned.fields().multicast;
+  if (is_decided || plan.multicast || !plan.wgmma || !plan.persistent) return std::nullopt;
+  const auto info = kernel.info;
+  const ir::Plan other = plan_again(kernel, options.planned, kMulticast);
+  kernel.info = info;
+  return other.multicast ? std::optional(other) : std::nullopt;
+}
 
 /// Returns nothing for values that the kernel or a pass rejects.
 std::optional<Traced> traced_with(const dsl::KernelInstance& kernel, const Tuning& values,
@@ -30,8 +44,13 @@ std::optional<Traced> traced_with(const dsl::KernelInstance& kernel, const Tunin
     dsl::TraceResult trace = tuned->trace(tuned->signature(args));
     trace.kernel.info.target = target;
     const ir::Plan plan = plan_of(trace.kernel, tuned->options().planned);
-    return Traced{std::move(tuned), trace.signature.text(), std::move(trace.tunables),
-                  std::move(trace.kernel), plan};
+    const auto multicast = multicast_plan(trace.kernel, plan, tuned->options());
+    return Traced{std::move(tuned),
+                  trace.signature.text(),
+                  std::move(trace.tunables),
+                  std::move(trace.kernel),
+                  plan,
+                  multicast};
   } catch (const CompileError&) {
     return std::nullopt;
   }
@@ -50,11 +69,33 @@ const DeviceProfile& profile_of(Device device) {
   return own.capability == host.capability && own.num_sms == host.num_sms ? host : own;
 }
 
+/// An estimate of a call with one of the plans.
+struct Estimate {
+  double cycles = 0;
+  Work work;
+  PlanPatch preferred = {};
+};
+
+Estimate estimate_of(const Traced& traced, std::span<const dsl::HostArg> args,
+                     const DeviceProfile& gpu) {
+  const std::vector<dsl::HostArg> run_time = traced.instance->run_time_args(args);
+  const auto with = [&](const ir::Plan& plan, const PlanPatch& preferred) {
+    Estimate e{0, work_of(traced.kernel, plan, run_time), preferred};
+    e.cycles = cycles_of(e.work, gpu);
+    return e;
+  };
+  Estimate best = with(traced.plan, {});
+  if (!traced.multicast) return best;
+  Estimate other = with(*traced.multicast, kMulticast);
+  return other.cycles < best.cycles ? other : best;
+}
+
 struct Ranked {
   Tuning values;
-  double cycles;
-  Work work;
+  Estimate estimate;
   Traced* traced;
+
+  double cycles() const { return estimate.cycles; }
 };
 
 class Comparison {
@@ -115,10 +156,8 @@ class Comparison {
     ++compared_;
     if (!at->second) return nullptr;
     Traced& traced = *at->second;
-    const std::vector<dsl::HostArg> run_time = traced.instance->run_time_args(args_);
-    Ranked ranked{kernel_.tuning(), 0, work_of(traced.kernel, traced.plan, run_time), &traced};
+    Ranked ranked{kernel_.tuning(), estimate_of(traced, args_, gpu_), &traced};
     for (const dsl::Tunable& t : traced.tunables) ranked.values[t.name] = t.value;
-    ranked.cycles = cycles_of(ranked.work, gpu_);
     if (std::ranges::find(ranking_, ranked.values, &Ranked::values) == ranking_.end())
       ranking_.push_back(std::move(ranked));
     return &traced.tunables;
@@ -132,12 +171,12 @@ class Comparison {
       for (const dsl::Tunable& t : start.traced->tunables) {
         for (const int v : t.set) {
           Tuning values = best().values;
-          const double before = best().cycles;
+          const double before = best().cycles();
           if (!varies(t) || kernel_.tuning().contains(t.name) || values[t.name] == v) continue;
           if (compared_ >= most_) return;
           values[t.name] = v;
           compare(values);
-          is_better |= best().cycles < before;
+          is_better |= best().cycles() < before;
         }
       }
     }
@@ -145,14 +184,14 @@ class Comparison {
   const Ranked& best() const { return *std::ranges::min_element(ranking_, {}, &Ranked::cycles); }
 
   std::string line(const Ranked& r) const {
-    const Work& w = r.work;
+    const Work& w = r.estimate.work;
     const std::string dots =
         w.mma_columns == 0
             ? std::string()
-            : fmt::format(", {}, {} stages", w.engine == MmaEngine::wgmma ? "wgmma" : "mma.sync",
-                          r.traced->plan.stages);
+            : fmt::format(", {}, {} stages{}", w.engine == MmaEngine::wgmma ? "wgmma" : "mma.sync",
+                          r.traced->plan.stages, w.is_multicast ? ", multicast" : "");
     return fmt::format("  {}: {:.1f} us, limited by {}: {:.0f} tiles, {} CTAs on an SM{}\n",
-                       str(r.values), microseconds(r.cycles, gpu_), limit_of(w, gpu_), w.tiles,
+                       str(r.values), microseconds(r.cycles(), gpu_), limit_of(w, gpu_), w.tiles,
                        w.ctas_per_sm, dots);
   }
 
@@ -173,8 +212,8 @@ const std::string& rejection_of(const Ranked& ranked, std::span<const dsl::HostA
   if (known) return *known;
   known = "";
   try {
-    dsl::KernelInstance& tuned = *ranked.traced->instance;
-    tuned.launcher.try_passes(tuned, device, args);
+    const auto tuned = ranked.traced->instance->preferring(ranked.estimate.preferred);
+    tuned->launcher.try_passes(*tuned, device, args);
   } catch (const CompileError& e) {
     known = e.diagnostic().message;
   } catch (const InternalError& e) {
@@ -198,10 +237,18 @@ std::optional<dsl::TunedChoice> choose_untuned(dsl::KernelInstance& kernel,
   std::string rejected;
   for (const Ranked& r : comparison.ranking()) {
     const std::string& why = rejection_of(r, args, device);
-    if (why.empty()) return dsl::TunedChoice{r.values, comparison.text(r) + rejected};
+    if (why.empty())
+      return dsl::TunedChoice{r.values, r.estimate.preferred, comparison.text(r) + rejected};
     rejected += fmt::format("  {} is rejected: {}\n", str(r.values), why);
   }
   return std::nullopt;
+}
+
+PlanPatch preferred_plan(const dsl::KernelInstance& kernel, std::span<const dsl::HostArg> args,
+                         Device device) {
+  const DeviceProfile& gpu = profile_of(device);
+  const auto traced = traced_with(kernel, {}, args, ir::Target::of_capability(gpu.capability));
+  return traced ? estimate_of(*traced, args, gpu).preferred : PlanPatch();
 }
 
 }  // namespace tegula::autotune

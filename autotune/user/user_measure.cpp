@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "autotune/user/compiled_candidates.h"
+#include "autotune/user/untuned.h"
 #include "autotune/worker/isolated_measure.h"
 #include "dsl/errors.h"
 #include "support/warnings.h"
@@ -29,7 +30,8 @@ void UserMeasure::say(const std::string& line) const {
 /// Compiles a candidate. Candidates with defects that the passes already report (unless the
 /// reference has some, too) are not assembled: assembly takes longest for them, and they never win.
 void UserMeasure::compile(int candidate, Candidate& c, Prepared& out) {
-  c.instance = kernel_.with(space_.settings[static_cast<std::size_t>(candidate)]);
+  const auto tuned = kernel_.with(space_.settings[static_cast<std::size_t>(candidate)]);
+  c.instance = tuned->preferring(preferred_plan(*tuned, args_, device_));
   if (candidate != 0 && !is_degraded_ && !device_.on_host()) {
     out.why = defects_of(c.instance->launcher.try_passes(*c.instance, device_, args_));
     if (!out.why.empty()) {

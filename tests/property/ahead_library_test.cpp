@@ -333,7 +333,7 @@ TEST_F(AheadLibrary, WinnersOfTuneAreTaken) {
     EXPECT_EQ(rows_of(table_of(c, call)), 8u) << "the default";
     KernelInstance& instance = *k.shared_instance();
     const std::vector<HostArg> args = call.of_callable(c);
-    instance.tuned.set(instance, shapes_key(instance, args, kGpu), {{"ROWS", 16}});
+    instance.tuned.set(instance, shapes_key(instance, args, kGpu), {.values = {{"ROWS", 16}}});
     EXPECT_EQ(rows_of(table_of(c, call)), 16u);
 
     AheadTable of_kernel;

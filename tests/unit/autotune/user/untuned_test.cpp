@@ -74,6 +74,17 @@ TEST(Untuned, LargeProductsTakeTheTilesThatWereMeasuredFastest) {
         << s.m << "x" << s.n << "x" << s.k;
 }
 
+/// Rows of 6000 bytes split lines, so that each tile requests more of them; neighbouring tiles then
+/// load what they share once.
+TEST(Untuned, OperandsWithSplitLinesAreMulticast) {
+  for (const Shape& s : {Shape{3000, 3000, 3000}, Shape{4104, 4104, 4104}, Shape{5000, 3000, 2056}})
+    EXPECT_EQ(product_choice(eight_lines(), s).preferred, PlanPatch{.multicast = true})
+        << product_choice(eight_lines(), s).why;
+  const auto decided = eight_lines().prefer({.multicast = false});
+  EXPECT_EQ(product_choice(decided, {3000, 3000, 3000}).preferred, PlanPatch());
+  EXPECT_EQ(product_choice(eight_lines(), {16, 4096, 4096}).preferred, PlanPatch());
+}
+
 TEST(Untuned, SmallProductsTakeSmallTiles) {
   const Tuning few = product_choice(eight_lines(), {16, 4096, 4096}).values;
   EXPECT_EQ(few.at("BM"), 64);
