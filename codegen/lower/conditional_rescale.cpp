@@ -1,8 +1,7 @@
 // Conditional rescaling: multiplication by factors that are mostly 1.
-#include <algorithm>
 #include <array>
 
-#include "codegen/lower/lowering.h"
+#include "codegen/lower/repeated_registers.h"
 
 namespace tegula::codegen {
 
@@ -15,18 +14,11 @@ constexpr std::size_t kMaxFactors = 8;
 
 /// Returns the distinct registers of a vector that repeats some; empty if there are too many.
 std::vector<Value> different_registers(Lowering& l, Value v) {
-  const OpId def = l.to[v].def;
-  if (!def || l.to[def].opcode != Opcode::Regs) return {};
-  const auto all = l.to[def].attrs.ints(AttrName::indices);
-  Ints indices(all.begin(), all.end());
-  std::ranges::sort(indices);
-  const auto repeated = std::ranges::unique(indices);
-  indices.erase(repeated.begin(), repeated.end());
-  if (indices.size() > kMaxFactors) return {};
-  const std::vector<Value> from(l.to[def].operands.begin(), l.to[def].operands.end());
+  const auto repeated = repeated_registers(l, v);
+  if (!repeated || repeated->different.size() > kMaxFactors) return {};
   std::vector<Value> registers;
-  for (const std::int64_t i : indices)
-    registers.push_back(l.b.op(Opcode::Regs, from, {{AttrName::indices, Ints{i}}}));
+  for (const std::int64_t i : repeated->different)
+    registers.push_back(l.b.op(Opcode::Regs, repeated->from, {{AttrName::indices, Ints{i}}}));
   return registers;
 }
 

@@ -229,6 +229,9 @@ void Lowering::lower_elementwise(OpId op) {
   const Type result = lowered_type(from.type(d.results[0]));
   if (d.attrs.i(AttrName::skip_if_one) == 1)
     return set(d.results[0], lower_rescaling(op, operands[0], operands[1]));
+  if (d.opcode == Opcode::Div)
+    if (const auto q = lower_shared_division(op, operands[0], operands[1]))
+      return set(d.results[0], *q);
   const OpId made = b.create(d.opcode, operands, std::span(&result, 1), d.attrs);
   set(d.results[0], to[made].results[0]);
 }

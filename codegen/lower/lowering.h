@@ -167,6 +167,8 @@ class Lowering {
   void lower_toeplitz(ir::OpId op, const WarpToeplitz& here);
   ir::Value lower_ramp(ir::Type type, const ir::Ramp& ramp);
   ir::Value lower_rescaling(ir::OpId op, ir::Value x, ir::Value by);
+  /// Returns nothing unless several registers of the division share a divisor.
+  std::optional<ir::Value> lower_shared_division(ir::OpId op, ir::Value x, ir::Value by);
   void lower_for(ir::OpId op);
   bool counts_iterations(ir::OpId loop);
   void lower_yield(ir::OpId op);

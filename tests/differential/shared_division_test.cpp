@@ -1,0 +1,67 @@
+// Quotients of tiles by a value per row or column have the bits of the host's division, for
+// operands of all magnitudes.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <random>
+
+#include "devices.h"
+#include "tegula/tegula.h"
+
+namespace tegula::shared_division_test {
+namespace {
+
+constexpr std::int64_t kRows = 96, kColumns = 128;
+
+/// Returns numbers of all exponents, and special ones: in every fourth row all of them, else only
+/// such as a softmax has, with zeros.
+float number(std::mt19937& random, std::int64_t row) {
+  const float specials[] = {0.0F, -0.0F, 1.0F, -1.0F, inf, -inf, nan, 1e-45F, 3.4e38F, 1e-38F};
+  const std::uint32_t bits = random();
+  if (row % 4 == 0)
+    return bits % 8 == 0 ? specials[bits / 8 % std::size(specials)] : std::bit_cast<float>(bits);
+  return bits % 16 == 0 ? 0.0F
+                        : std::ldexp(static_cast<float>(bits | 1U), -static_cast<int>(bits % 90));
+}
+
+auto quotients(int axis) {
+  return kernel("quotients", [axis](In<f32, 2> x, In<f32, 1> d, Out<f32, 2> y) {
+    for (auto [m, n] : grid(y, 16, 128)) {
+      const Tile divisors = axis == 1 ? expand(d(m), 1) : expand(d(n), 0);
+      y(m, n) = x(m, n) / divisors;
+    }
+  });
+}
+
+class SharedDivision : public ::testing::TestWithParam<Device> {
+ protected:
+  static void expect_bits_of_host(int axis) {
+    std::mt19937 random(axis);
+    std::vector<float> x, d;
+    for (std::int64_t i = 0; i < kRows * kColumns; ++i) x.push_back(number(random, i / kColumns));
+    for (std::int64_t i = 0; i < (axis == 1 ? kRows : kColumns); ++i)
+      d.push_back(number(random, i % 8));
+    const auto Y = Tensor::empty({kRows, kColumns}, DType::f32, GetParam());
+    const auto count = static_cast<std::int64_t>(d.size());
+    quotients(axis)(Tensor::from(x, {kRows, kColumns}, GetParam()),
+                    Tensor::from(d, {count}, GetParam()), Y);
+    const auto y = Y.to_vector<float>();
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const float by = d[axis == 1 ? i / kColumns : i % kColumns], want = x[i] / by;
+      if (std::isnan(want)) {
+        ASSERT_TRUE(std::isnan(y[i])) << x[i] << " / " << by;
+        continue;
+      }
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(y[i]), std::bit_cast<std::uint32_t>(want))
+          << x[i] << " / " << by << " is " << want << ", not " << y[i];
+    }
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, SharedDivision, testing::ValuesIn(test::devices()),
+                         test::device_name);
+
+TEST_P(SharedDivision, OfRowsHasTheBitsOfTheHost) { expect_bits_of_host(1); }
+TEST_P(SharedDivision, OfColumnsHasTheBitsOfTheHost) { expect_bits_of_host(0); }
+
+}  // namespace
+}  // namespace tegula::shared_division_test
