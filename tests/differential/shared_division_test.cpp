@@ -13,15 +13,25 @@ namespace {
 
 constexpr std::int64_t kRows = 96, kColumns = 128;
 
-/// Returns numbers of all exponents, and special ones: in every fourth row all of them, else only
-/// such as a softmax has, with zeros.
-float number(std::mt19937& random, std::int64_t row) {
-  const float specials[] = {0.0F, -0.0F, 1.0F, -1.0F, inf, -inf, nan, 1e-45F, 3.4e38F, 1e-38F};
+/// A warp divides up to 16 rows. Their dividends are of all kinds, too small for the common path, or
+/// such as a softmax has, with zeros; divisors are of all kinds, or in the range of that path.
+enum class Numbers : std::uint8_t { any, tiny, usual };
+
+float number(std::mt19937& random, Numbers kind) {
+  constexpr float kSpecials[] = {0.0F, -0.0F, 1.0F, -1.0F, inf, -inf, nan, 1e-45F, 3.4e38F, 1e-38F};
   const std::uint32_t bits = random();
-  if (row % 4 == 0)
-    return bits % 8 == 0 ? specials[bits / 8 % std::size(specials)] : std::bit_cast<float>(bits);
-  return bits % 16 == 0 ? 0.0F
-                        : std::ldexp(static_cast<float>(bits | 1U), -static_cast<int>(bits % 90));
+  const auto integer = static_cast<float>(bits | 1U);
+  if (kind == Numbers::any && bits % 8 == 0) return kSpecials[bits / 8 % std::size(kSpecials)];
+  if (kind == Numbers::any) return std::bit_cast<float>(bits);
+  if (kind == Numbers::tiny) return std::ldexp(integer, static_cast<int>(bits % 26) - 157);
+  return std::ldexp(integer, -static_cast<int>(bits % 90));
+}
+float dividend(std::mt19937& random, std::int64_t row) {
+  const auto kind = static_cast<Numbers>(row / 16 % 3);
+  return kind == Numbers::usual && random() % 16 == 0 ? 0.0F : number(random, kind);
+}
+float divisor(std::mt19937& random, std::int64_t row) {
+  return number(random, row / 16 % 4 == 0 ? Numbers::any : Numbers::usual);
 }
 
 auto quotients(int axis) {
@@ -38,9 +48,9 @@ class SharedDivision : public ::testing::TestWithParam<Device> {
   static void expect_bits_of_host(int axis) {
     std::mt19937 random(axis);
     std::vector<float> x, d;
-    for (std::int64_t i = 0; i < kRows * kColumns; ++i) x.push_back(number(random, i / kColumns));
+    for (std::int64_t i = 0; i < kRows * kColumns; ++i) x.push_back(dividend(random, i / kColumns));
     for (std::int64_t i = 0; i < (axis == 1 ? kRows : kColumns); ++i)
-      d.push_back(number(random, i % 8));
+      d.push_back(divisor(random, axis == 1 ? i : 16));
     const auto Y = Tensor::empty({kRows, kColumns}, DType::f32, GetParam());
     const auto count = static_cast<std::int64_t>(d.size());
     quotients(axis)(Tensor::from(x, {kRows, kColumns}, GetParam()),
