@@ -10,6 +10,7 @@
 
 #include "ir/analysis/tma_store.h"
 #include "ir/builder.h"
+#include "ir/erase_unused.h"
 #include "ir/gathered_box.h"
 #include "ir/layout/distributed.h"
 #include "ir/layout/layout_ops.h"
@@ -49,6 +50,9 @@ class Assigner {
     }
     b_.at_end(to_.body());
     region(from_.body());
+    for (Value condition : unchecked_)
+      if (const auto made = map_.find(condition); made != map_.end())
+        erase_unused(to_, made->second);
     hoist_conversions(to_.body());
     return std::move(to_);
   }
@@ -112,8 +116,10 @@ class Assigner {
     const bool tile_result = !d.results.empty() && from_.type(d.results[0]).is_tile();
     if (tile_result && !own_layout(d.results[0])) return;  // free: made when needed
     if (d.opcode == Opcode::Yield) return yield(op);
-    if (d.opcode == Opcode::Assume && !context_.keep_checks && from_.type(d.operands[0]).is_tile())
+    if (d.opcode == Opcode::Assume && !context_.keep_checks && from_.type(d.operands[0]).is_tile()) {
+      unchecked_.push_back(d.operands[0]);
       return;  // later passes do not use it
+    }
     std::vector<Value> operands;
     for (std::size_t i = 0; i < d.operands.size(); ++i)
       operands.push_back(get(d.operands[i], wanted_by(d, i)));
@@ -327,6 +333,7 @@ class Assigner {
   Builder b_;
   std::unordered_map<Value, Value> map_;
   std::vector<std::map<std::pair<Value, Layout>, Value>> made_;
+  std::vector<Value> unchecked_;  ///< conditions of dropped assumes
 };
 
 /// Attaches the labels by which a Schedule assigns channels to stores.

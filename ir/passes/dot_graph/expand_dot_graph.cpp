@@ -118,6 +118,7 @@ void Expansion::begin_gathers(PassContext& context) {
   Builder all = l_.before_all(), b = l_.before(old_);
   gathers_.allocate(all, context);
   gathers_.prologue(b, gather_lead());
+  entries_ = gathers_.read_entries(b, k_[old_].operands[0], gather_lead());
   gather_slot_ = b.i32(0);
 }
 
@@ -321,6 +322,7 @@ std::vector<Value*> Expansion::positions() {
   for (OperandPipeline& use : l_.pipelines) all.insert(all.end(), {&use.at.slot, &use.at.phase});
   if (stored_.turn) all.push_back(&stored_.turn);
   if (gather_slot_) all.push_back(&gather_slot_);
+  for (Value& entry : entries_) all.push_back(&entry);
   if (adds_) all.push_back(&adds_);
   return all;
 }

@@ -16,7 +16,9 @@ void Expansion::meet_for_gathers(Builder& b) {
   b.effect(Opcode::CtaBarrier, {}, {{AttrName::generic_proxy, 1}});
   if (!stay_in_flight_) stored_.met();
   const int freed = gathers_.slots() - gather_lead();
-  gathers_.copy_ahead(b, k_[l_.body].args[0], gather_lead(), gathers_.back(b, gather_slot_, freed));
+  const Value iv = k_[l_.body].args[0];
+  gathers_.copy_ahead(b, iv, gather_lead(), gathers_.back(b, gather_slot_, freed), entries_);
+  entries_ = gathers_.read_entries(b, iv, gather_lead() + 1);
 }
 
 void Expansion::step(int first, int last, Value iteration, bool is_steady) {

@@ -238,6 +238,7 @@ class Expansion {
   std::vector<std::pair<OpId, int>> read_;  ///< loads that threads have read in the step, by stage
   Value is_later_;                          ///< the step is not the first
   Value gather_slot_;                       ///< slot of the step's gathered rows
+  std::vector<Value> entries_;              ///< table entries of the rows to be copied next
   std::vector<Value> unused_;               ///< needed only by operands not chosen
   /// Dots that read stationary operands, if these are released after them; and those of the step
   /// that have not retired yet.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ir/analysis/index_facts.h"
 #include "ir/analysis/loop_end.h"
 #include "ir/analysis/memory_hazards.h"
 #include "ir/copy_layout.h"
@@ -27,6 +28,68 @@ void AsyncCopies::allocate(Builder& b, PassContext& context) {
     context.remark(Remark::Kind::Applied, k_[load.load].loc, "pipelined by cp.async",
                    {{"stages", fmt::format("{}", slots_)}, {"ring", k_.type(load.ring).str()}});
   }
+  find_entries();
+}
+
+namespace {
+
+/// Returns true if both ops read the same elements of memory, which does not change.
+bool are_equal_reads(const Kernel& k, OpId a, OpId b) {
+  const OpData &p = k[a], &q = k[b];
+  AttrList of_a = p.attrs, of_b = q.attrs;
+  of_a.erase(AttrName::label), of_b.erase(AttrName::label);
+  return p.opcode == q.opcode && of_a == of_b &&
+         std::ranges::equal(p.operands, q.operands,
+                            [&](Value x, Value y) { return is_same(k, x, y); });
+}
+
+}  // namespace
+
+void AsyncCopies::find_entries() {
+  for (std::size_t i = 0; i < loads_.size(); ++i) {
+    if (!loads_[i].lines) continue;
+    for (OpId op : k_.ops(body_)) {
+      if (!loads_[i].slice.contains(op) || info(k_[op].opcode).has(kPure) ||
+          !k_.type(k_[op].results[0]).is_tile())
+        continue;
+      const auto equal = std::ranges::find_if(entries_, [&](const Entry& entry) {
+        return loads_[entry.load].lines == loads_[i].lines &&
+               are_equal_reads(k_, entry.reads.front(), op);
+      });
+      if (equal == entries_.end())
+        entries_.push_back({i, {op}});
+      else
+        equal->reads.push_back(op);
+    }
+  }
+}
+
+std::vector<Value> AsyncCopies::read_entries(Builder& b, IterationOffsets& offsets) const {
+  std::vector<Value> entries;
+  for (const Entry& entry : entries_) {
+    entries.push_back(offsets.read(b, loads_[entry.load], entry.reads.front()));
+    for (OpId op : entry.reads)
+      offsets.define(loads_[entry.load], k_[op].results[0], entries.back());
+  }
+  return entries;
+}
+
+std::vector<Value> AsyncCopies::read_entries(Builder& b, Value iv, int steps) const {
+  if (entries_.empty()) return {};
+  const Value ahead = iteration_after(b, iv, steps);
+  std::vector<Type> types;
+  for (const Entry& entry : entries_)
+    types.push_back(
+        k_.type(k_[entry.reads.front()].results[0]).with_layout(loads_[entry.load].lines));
+  const OpId branch = b.make_if(has_iteration(b, loop_, ahead, may_pass_), types);
+  Builder inner(k_, k_[branch].regions[0]), other(k_, k_[branch].regions[1]);
+  inner.loc = other.loc = b.loc;
+  IterationOffsets offsets(k_, body_, ahead);
+  inner.yield(read_entries(inner, offsets));
+  std::vector<Value> none;
+  for (Type type : types) none.push_back(other.zero(type));
+  other.yield(none);
+  return {k_[branch].results.begin(), k_[branch].results.end()};
 }
 
 /// Returns the tile from before the loop in another layout.
@@ -67,11 +130,15 @@ void AsyncCopies::place_indices(OperandLoad& c) {
   }
 }
 
-void AsyncCopies::copy(Builder& b, Value iv, Value slot) const {
+void AsyncCopies::copy(Builder& b, Value iv, Value slot, std::span<const Value> entries) const {
   const OpId branch = b.make_if(has_iteration(b, loop_, iv, may_pass_), {});
   Builder inner(k_, k_[branch].regions[0]);
   inner.loc = b.loc;
   IterationOffsets offsets(k_, body_, iv);
+  if (entries.empty()) read_entries(inner, offsets);
+  for (std::size_t i = 0; i < entries.size(); ++i)
+    for (OpId op : entries_[i].reads)
+      offsets.define(loads_[entries_[i].load], k_[op].results[0], entries[i]);
   for (const OperandLoad& load : loads_) {
     const Value into[] = {load.ring, slot};
     offsets.copy(inner, load, Opcode::CopyAsync, into);
@@ -79,9 +146,14 @@ void AsyncCopies::copy(Builder& b, Value iv, Value slot) const {
   b.effect(Opcode::AsyncCommit, {});
 }
 
-void AsyncCopies::copy_ahead(Builder& b, Value iv, int steps, Value slot) const {
+Value AsyncCopies::iteration_after(Builder& b, Value iv, int steps) const {
   for (int s = 0; s < steps; ++s) iv = b.add(iv, k_[loop_].operands[2]);
-  copy(b, iv, slot);
+  return iv;
+}
+
+void AsyncCopies::copy_ahead(Builder& b, Value iv, int steps, Value slot,
+                             std::span<const Value> entries) const {
+  copy(b, iteration_after(b, iv, steps), slot, entries);
 }
 
 /// Inserts one barrier before all copies if the program may have written what they read. There

@@ -342,7 +342,10 @@ void erase_load(Kernel& k, const OperandLoad& load) {
 }
 
 /// Clones the ops that the offsets need. Tiles get the layout of the index tiles.
-void IterationOffsets::copy_slice(Builder& b, const OperandLoad& load, ValueMap& map) {
+ValueMap& IterationOffsets::copy_slice(Builder& b, const OperandLoad& load) {
+  ValueMap& map = maps_[load.lines];
+  map[k_[body_].args[0]] = iv_;
+  map.insert(load.placed.begin(), load.placed.end());
   const Loc saved = b.loc;
   for (OpId op : k_.ops(body_)) {
     if (!load.slice.contains(op) || map.contains(k_[op].results[0])) continue;
@@ -364,14 +367,16 @@ void IterationOffsets::copy_slice(Builder& b, const OperandLoad& load, ValueMap&
     map[k_[op].results[0]] = placed;
   }
   b.loc = saved;
+  return map;
+}
+
+Value IterationOffsets::read(Builder& b, const OperandLoad& load, OpId op) {
+  return mapped(copy_slice(b, load), k_[op].results[0]);
 }
 
 void IterationOffsets::copy(Builder& b, const OperandLoad& load, Opcode opcode,
                             std::span<const Value> into) {
-  ValueMap& map = maps_[load.lines];
-  map[k_[body_].args[0]] = iv_;
-  map.insert(load.placed.begin(), load.placed.end());
-  copy_slice(b, load, map);
+  const ValueMap& map = copy_slice(b, load);
   std::vector<Value> operands(into.begin(), into.end());
   const std::vector<Value> box(k_[load.load].operands.begin(), k_[load.load].operands.end());
   for (Value v : box) operands.push_back(mapped(map, v));

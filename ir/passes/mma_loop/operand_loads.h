@@ -93,9 +93,13 @@ class IterationOffsets {
   /// Creates an op `opcode` on the operands `into`, then the view and offsets of the load, with the
   /// attributes of its box.
   void copy(Builder& b, const OperandLoad& load, Opcode opcode, std::span<const Value> into);
+  /// Returns the result of an op of the load's slice in this iteration.
+  Value read(Builder& b, const OperandLoad& load, OpId op);
+  /// Makes `made` the value of `v`, of the load's slice, in this iteration.
+  void define(const OperandLoad& load, Value v, Value made) { maps_[load.lines][v] = made; }
 
  private:
-  void copy_slice(Builder& b, const OperandLoad& load, ValueMap& map);
+  ValueMap& copy_slice(Builder& b, const OperandLoad& load);
 
   Kernel& k_;
   RegionId body_;
