@@ -51,14 +51,17 @@ TEST_P(PagedOnGpu, EqualsAttentionInDoubles) {
     }
 }
 
-/// The request's loads are copied ahead for wgmma.
+/// The request's loads are copied ahead for wgmma, whole pages by TMA.
 TEST_P(PagedOnGpu, CopiesPagesAhead) {
-  const Attention attention({.mask = masks::causal()});
-  const PagedRequests p({.dim = 128, .head_dim_v = 128}, random_lengths(1, 500, 100),
-                        Device::cuda());
-  p.run(attention);
-  EXPECT_NE(attention.explain().find("pipelined by cp.async"), std::string::npos)
-      << attention.explain();
+  for (const std::int64_t rows : {1, 16}) {
+    const Attention attention({.mask = masks::causal()});
+    const PagedRequests p({.rows = rows, .dim = 128, .head_dim_v = 128},
+                          random_lengths(1, 500, 100), Device::cuda());
+    p.run(attention);
+    const bool by_threads =
+        attention.explain().find("pipelined by cp.async") != std::string::npos;
+    EXPECT_EQ(by_threads, rows == 1) << attention.explain();
+  }
 }
 
 /// One graph of append and attention serves steps with other lengths, tables and contents; requests
