@@ -42,7 +42,7 @@ struct PartShape {
   PartShape(Tracer& t, std::span<const Subscript> subscripts) {
     int tiles = -1;
     for (const Subscript& s : subscripts) {
-      if (s.is_all()) fail(ErrorId::address_type, s.loc(), {}, "all", "of no known extent");
+      if (s.is_all()) fail(ErrorId::address_type, s.loc(), {}, "all", "without a known extent");
       const bool is_tile = is_index_tile(t, s);
       has_index_tiles |= is_tile;
       if (is_tile && tiles >= 0) {
@@ -186,7 +186,7 @@ AddressedTensor::AddressedTensor(const Arg& pointer, DType pointee, std::span<co
   std::vector<ir::Value> operands{dsl::pointers_of(t, "view", pointer)};
   const ir::Type type = t.kernel.type(operands[0]);
   if (!type.is_scalar() || type.dtype() != pointee)
-    fail(ErrorId::pointer_wanted, pointer.loc(), {t.origin(operands[0], "the address")},
+    fail(ErrorId::pointer_required, pointer.loc(), {t.origin(operands[0], "the address")},
          fmt::format("view of {}", name(pointee)), type.str());
   for (const std::span<const Arg> numbers : {extents, strides})
     for (const Arg& x : numbers) require_integer(t, x);

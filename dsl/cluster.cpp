@@ -63,7 +63,7 @@ Tile cluster_reduce_scatter(const Arg& x, Axis axis) {
   if (!type.is_tile()) fail(ErrorId::not_a_tile, at, {}, "cluster_reduce_scatter");
   dsl::require_arithmetic("cluster_reduce_scatter", type.dtype(), at);
   if (size_bits(type.dtype()) < 32)
-    fail(ErrorId::narrow_sum, at, {t.origin(v, "the tile")}, name(type.dtype()));
+    fail(ErrorId::narrow_accumulator, at, {t.origin(v, "the tile")}, name(type.dtype()));
   const int a = dsl::checked_axis("cluster_reduce_scatter", type, axis.value(), at);
   require_body(t, "cluster_reduce_scatter", at);
   ir::Ints shape(type.shape().begin(), type.shape().end());

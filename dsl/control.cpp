@@ -364,7 +364,7 @@ void RecordedIf::close() {
 void record_grid_barrier(Loc at) {
   Tracer& t = Tracer::at(at, "grid_barrier");
   if (t.recording_region()) fail(ErrorId::grid_barrier_place, at, {}, "inside a loop or a branch");
-  if (!t.grid_seen) fail(ErrorId::grid_barrier_place, at, {}, "in front of the grid loops");
+  if (!t.grid_seen) fail(ErrorId::grid_barrier_place, at, {}, "before the grid loops");
   if (!t.meets) throw dsl::GridBarrierFound{};
   t.build.effect(Opcode::GridBarrier, {});
   t.has_met = true;

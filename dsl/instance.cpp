@@ -140,7 +140,7 @@ void check_out_views(Tracer& t) {
     const ir::OpData& d = t.kernel[op];
     const bool reads = d.is(Opcode::LoadView, Opcode::AtomicView);
     if (reads && access(d.operands[0]) == ir::Access::Out)
-      fail(ErrorId::out_is_read, d.loc, {}, text(d.operands[0]));
+      fail(ErrorId::out_view_read, d.loc, {}, text(d.operands[0]));
     if (d.is(Opcode::StoreView, Opcode::AtomicView, Opcode::ViewPtr))
       stored.push_back(d.operands[0]);
   });
@@ -360,7 +360,7 @@ void KernelInstance::call(Tracer& t) const {
   } catch (const Error&) {
     throw;
   } catch (const std::exception& e) {
-    fail(ErrorId::thrown_out, t.build.loc, t.left_by_exception(), e.what());
+    fail(ErrorId::exception_in_kernel, t.build.loc, t.left_by_exception(), e.what());
   } catch (const abi::__forced_unwind&) {  // the thread is cancelled
     throw;
   } catch (...) {

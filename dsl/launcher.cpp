@@ -328,7 +328,7 @@ std::string dump(dsl::KernelInstance& called, std::string_view verb) {
   static constexpr std::string_view kVerbs[] = {"key", "trace",    "optimize", "emit",
                                                 "ptx", "assemble", "launch"};
   if (std::ranges::find(kVerbs, verb) == std::end(kVerbs))
-    fail(ErrorId::unknown_verb, k.loc(), {}, verb);
+    fail(ErrorId::unknown_stage, k.loc(), {}, verb);
   const auto kernel = k.launcher.latest();
   if (!kernel) fail(ErrorId::not_compiled, k.loc(), {}, k.name());
   if (verb == "emit" || verb == "ptx") return runtime::gpu_text(*kernel, verb);

@@ -33,7 +33,7 @@ Tile unary_float(std::string_view what, Opcode op, const Arg& x, Tile (*of_doubl
 Tile approximate(std::string_view what, Opcode op, const Arg& x) {
   Tracer& t = Tracer::at(x.loc(), what);
   if (dsl::promote_types(t, what, std::span(&x, 1)) == DType::f64)
-    fail(ErrorId::wide_math, t.build.loc, {}, what);
+    fail(ErrorId::f64_approximation, t.build.loc, {}, what);
   return unary_float(what, op, x);
 }
 

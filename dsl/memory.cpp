@@ -18,7 +18,7 @@ namespace dsl {
 ir::Value pointers_of(Tracer& t, std::string_view what, const Arg& a) {
   if (a.is_literal() || !t.type(a).is_pointer()) {
     const ir::Value v = dsl::operand(t, a);
-    fail(ErrorId::pointer_wanted, a.loc(), {t.origin(v, "the operand")}, what,
+    fail(ErrorId::pointer_required, a.loc(), {t.origin(v, "the operand")}, what,
          t.kernel.type(v).str());
   }
   return t.value(a);

@@ -125,7 +125,7 @@ void Tracer::check_births(const OpenScope& scope) {
     if (t.scope_ < scope.first_variable_id) return;
     std::vector<Note> notes;
     if (const ir::Value v = get(t)) notes.push_back(origin(v, "its value"));
-    fail(ErrorId::born_in_loop, scope.loc, std::move(notes), name(scope.kind));
+    fail(ErrorId::outlives_body, scope.loc, std::move(notes), name(scope.kind));
   });
 }
 

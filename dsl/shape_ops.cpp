@@ -119,7 +119,7 @@ Tile extract(const Arg& x, Axis axis, const Arg& i) {
   }
   const ir::Value at = checked_index(t, "extract", i);
   if (!t.kernel.type(at).is_scalar())
-    fail(ErrorId::scalar_wanted, i.loc(), {t.origin(at, "the index")}, "extract", t.type_text(at));
+    fail(ErrorId::scalar_required, i.loc(), {t.origin(at, "the index")}, "extract", t.type_text(at));
   ir::Ints shape = shape_of(t, v);
   shape[static_cast<std::size_t>(a)] = 1;
   const Tile line = gathered(t, v, dsl::broadcast_to(t, at, shape), a);
@@ -135,7 +135,7 @@ Tile insert(const Arg& x, Axis axis, const Arg& i, const Arg& value) {
   if (i.is_literal()) check_range(t, "insert", v, a, i.as_int(), 1, i.loc());
   const ir::Value at = checked_index(t, "insert", i);
   if (!t.kernel.type(at).is_scalar())
-    fail(ErrorId::scalar_wanted, i.loc(), {t.origin(at, "the index")}, "insert", t.type_text(at));
+    fail(ErrorId::scalar_required, i.loc(), {t.origin(at, "the index")}, "insert", t.type_text(at));
   ir::Ints line(static_cast<std::size_t>(type.rank()), 1);
   line[static_cast<std::size_t>(a)] = type.shape()[static_cast<std::size_t>(a)];
   const Tile numbers = arange(line[static_cast<std::size_t>(a)]);
@@ -204,7 +204,7 @@ Tile Tile::operator()(const Pick& a, const Pick& b, const Pick& c, const Pick& d
 // ---- together -----------------------------------------------------------------------------------
 Tile cat(std::initializer_list<Tile> tiles, Axis axis, std::source_location at) {
   Tracer& t = Tracer::at(Loc(at), "cat");
-  if (tiles.size() == 0) fail(ErrorId::cat_of_nothing, Loc(at), {});
+  if (tiles.size() == 0) fail(ErrorId::empty_cat, Loc(at), {});
   std::vector<Arg> args;
   for (const Tile& tile : tiles) args.emplace_back(tile, at);
   std::vector<ir::Value> parts;
@@ -289,7 +289,7 @@ Tile pad(const Arg& x, Axis axis, int before, int after, const Arg& value) {
   if (before < 0 || after < 0) fail(ErrorId::bad_padding, x.loc(), {}, before, after);
   const ir::Value filling = dsl::operand(t, value, type.dtype());
   if (!t.kernel.type(filling).is_scalar())
-    fail(ErrorId::scalar_wanted, value.loc(), {t.origin(filling, "the value")}, "pad",
+    fail(ErrorId::scalar_required, value.loc(), {t.origin(filling, "the value")}, "pad",
          t.type_text(filling));
   const auto filled = [&](std::int64_t extent) {
     ir::Ints shape = shape_of(t, v);

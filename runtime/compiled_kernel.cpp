@@ -242,7 +242,7 @@ std::string CompiledKernel::dump(std::string_view verb) const {
   if (verb == "assemble")
     return assembler_text(report(), artefact_->shared_bytes,
                           artefact_->kind == ImageKind::cubin ? artefact_->image.size() : 0);
-  fail(ErrorId::unknown_verb, {}, {}, verb);
+  fail(ErrorId::unknown_stage, {}, {}, verb);
 }
 
 namespace {

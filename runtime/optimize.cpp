@@ -166,7 +166,7 @@ void require_schedule(const Compilation& k, const ir::PlanRequest& planned) {
   const ir::CarriedOut done = ir::schedule_carried_out(tile, context);
   const std::string missing = ir::first_difference(wanted, done.schedule);
   if (missing.empty()) return;
-  Diagnostic said = diagnostic(ErrorId::plan_not_had, planned.at, {}, k.name, missing);
+  Diagnostic said = diagnostic(ErrorId::plan_unsupported, planned.at, {}, k.name, missing);
   const auto verdict = ir::judge(done.machine, ir::Graph(done.machine), wanted);
   for (const ir::Reason& reason : verdict.reasons) said.notes.push_back({{}, reason.str()});
   if (verdict.is_legal())
@@ -183,7 +183,7 @@ void require_changes(const Compilation& k, const CompileRequest& request) {
   if (request.planned.schedule) return require_schedule(k, request.planned);
   const std::string missing = k.plan.first_mismatch(request.planned.asked);
   if (missing.empty()) return;
-  Diagnostic said = diagnostic(ErrorId::plan_not_had, request.planned.at, {}, k.name, missing);
+  Diagnostic said = diagnostic(ErrorId::plan_unsupported, request.planned.at, {}, k.name, missing);
   for (const ir::Remark& r : k.remarks)
     if (r.pass == "plan" && r.kind == ir::Remark::Kind::Missed)
       said.notes.push_back({{}, r.reason});

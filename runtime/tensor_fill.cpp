@@ -184,7 +184,7 @@ Tensor Tensor::normal(const Dims& shape, DType dtype, double mean, double deviat
 
 Tensor Tensor::integers(const Dims& shape, DType dtype, std::int64_t low, std::int64_t high,
                         std::uint64_t seed, Device device, Loc at) {
-  if (high <= low) fail(ErrorId::no_integer, at, {}, low, high);
+  if (high <= low) fail(ErrorId::empty_range, at, {}, low, high);
   for (const std::int64_t end : {low, high - 1})
     if (is_beyond(dtype, end)) fail(ErrorId::value_range, at, {}, "integers", end, name(dtype));
   const auto span = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);

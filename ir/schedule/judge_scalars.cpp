@@ -132,7 +132,7 @@ void judge_tiles(Judging& j) {
              t.cluster > 1 ? "tiles from a counter go to clusters that multicast, and to no others"
                            : "a kernel that waits for the one before it has no counter of tiles");
   if (t.overlap && t.order == TileOrder::Each)
-    j.refuse(Rule::T3, {}, "tiles overlap that are no persistent kernel's");
+    j.refuse(Rule::T3, {}, "tiles overlap outside of a persistent kernel");
   Scalars(j).tiles_in_turn();
 }
 

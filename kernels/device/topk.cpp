@@ -240,7 +240,7 @@ void device_topk(const Stream& stream, const Tensor& x, const Tensor& values, co
   require_rank(name, "values", values, 2);
   device::require_places(name, "x", x, 1);
   const std::int64_t k = values.size(1), most = std::min(x.size(1), kMaxKept);
-  if (k < 1 || k > most) throw_argument_error(ErrorId::topk_kept, k, x.size(1), kMaxKept);
+  if (k < 1 || k > most) throw_argument_error(ErrorId::topk_row_limit, k, x.size(1), kMaxKept);
   require_tensor(name, "values", values, x.dtype(), {x.size(0), k});
   require_tensor(name, "indices", indices, DType::i32, {x.size(0), k});
   if (!(finds<bf16>(stream, x, values, indices, direction) ||

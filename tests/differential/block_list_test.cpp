@@ -122,11 +122,11 @@ TEST(BlockList, WhatDoesNotFitIsRefused) {
          "BlockList::kv_indices is i64[1, 1, 3, 4] on cpu");
   expect({.blocks = BlockList{ints({1, 1, 3, 4}), ints({1, 3})}}, "it must be i32 of rank 3");
   expect({.blocks = BlockList{ints({1, 1, 2, 4}), ints({1, 1, 3})}},
-         "for [1, 1, 3] batch entries, heads and tiles");
+         "there are [1, 1, 3] batch entries, heads and tiles");
   expect({.blocks = BlockList{ints({1, 1, 3, 4}), ints({1, 1, 3}), {}, 100, 128}},
-         "blocks of a BlockList are 100 x 128");
+         "a BlockList with blocks of 100 x 128 is not supported");
   expect({.kv_range = causal_range, .blocks = BlockList{ints({1, 1, 3, 4}), ints({1, 1, 3})}},
-         "`blocks` is given together with `kv_range` or `full_kv_range`");
+         "`blocks` cannot be combined with `kv_range` or `full_kv_range`");
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ TEST(LanguageError, Types) {
     kernel("k", [f](Ptr<f32> p) { f(p); }).trace(tensor({64}));
   };
   expect("T0107 pointer_operand", [&] { with_pointer([](auto p) { Tile t = p * 2; }); });
-  expect("T0108 pointer_wanted", [] { on_tile([](Tile t) { t = load(t); }); });
+  expect("T0108 pointer_required", [] { on_tile([](Tile t) { t = load(t); }); });
   expect("T0109 dot_types", [] { on_tile([](Tile t) { t = dot(t, cast<bf16>(t).T()); }); });
   expect("T0110 dot_type",
          [] { on_tile([](Tile t) { t = dot(cast<i16>(t), cast<i16>(t).T()); }); });
@@ -126,10 +126,10 @@ TEST(LanguageError, Parts) {
   expect("T0222 split_extent", [] { on_tile([](Tile t) { t = split(t).first; }); });
   expect("T0223 pick_count", [] { on_tile([](Tile t) { t = t(none, all); }); });
   expect("T0224 cat_shapes", [] { on_tile([](Tile t) { t = cat({t, t.T()}, 0); }); });
-  expect("T0225 cat_of_nothing", [] { on_tile([](Tile t) { t = cat({}, 0); }); });
+  expect("T0225 empty_cat", [] { on_tile([](Tile t) { t = cat({}, 0); }); });
   expect("T0226 bad_padding", [] { on_tile([](Tile t) { t = pad(t, 0, -1, 0, 0); }); });
   expect("T0227 lines_differ", [] { on_tile([](Tile t) { t = gather(t, arange(32), 1); }); });
-  expect("T0228 scalar_wanted", [] { on_tile([](Tile t) { t = extract(t, 1, arange(16)); }); });
+  expect("T0228 scalar_required", [] { on_tile([](Tile t) { t = extract(t, 1, arange(16)); }); });
   expect("T0229 dim_of_all",
          [] { in_grid([](auto x, auto i, auto j) { return x(i, j) * float(x(i, all).dim(1)); }); });
 }
@@ -222,7 +222,7 @@ TEST(LanguageError, MapsAndEarlyExits) {
 }
 
 TEST(LanguageError, LoopVariables) {
-  expect("T0302 born_in_loop", [] {
+  expect("T0302 outlives_body", [] {
     in_loop([](auto x, auto i) {
       std::vector<Tile> seen;
       for (auto j : steps(x.cols(), 32)) seen.push_back(sum(x(i, j), 1));
@@ -319,7 +319,7 @@ TEST(LanguageError, LeavingALoop) {
       }
     }).trace(tensor({40}), tensor({40}));
   });
-  expect("T0305 thrown_out", [] {
+  expect("T0305 exception_in_kernel", [] {
     in_loop([](auto x, auto i) {
       auto acc = zeros<f32>(16);
       for (auto j : steps(x.cols(), 32)) {
@@ -364,7 +364,7 @@ TEST(LanguageError, Handles) {
 
 // ---- views and memory ---------------------------------------------------------------------------
 TEST(LanguageError, Views) {
-  expect("T0501 out_is_read", [] {
+  expect("T0501 out_view_read", [] {
     kernel("k", [](Out<f32, 1> z) {
       for (auto i : grid(z, 16)) z(i) += 1;
     }).trace(tensor({40}));
@@ -464,7 +464,7 @@ TEST(LanguageError, Grid) {
       return all;
     });
   });
-  expect("T0114 narrow_sum",
+  expect("T0114 narrow_accumulator",
          [&] { in_cluster(2, [](Tile t) { return cluster_reduce_scatter(cast<bf16>(t), 0); }); });
   expect("T0606 after_grid", [] {
     kernel("k", [](In<f32, 1> x, Out<f32, 1> z) {
@@ -529,7 +529,7 @@ TEST(LanguageError, Calls) {
   expect("T0702 argument_type", [&] { k.trace(tensor({4, 4}), tensor({4}, DType::bf16)); });
   expect("T0703 argument_undefined", [&] { k.trace(Tensor(), tensor({4})); });
   const Tensor x = tensor({4, 4}), z = tensor({4});
-  expect("T0704 unknown_verb", [&] { k.dump("link"); });
+  expect("T0704 unknown_stage", [&] { k.dump("link"); });
   const auto named = kernel("product", [](In<f32, 2> a, In<f32, 2> b, Out<f32, 2> c) {
                        for (auto [m, n] : grid(c, 16, 16))
                          for (auto k : steps(a.cols(), 16)) c(m, n) = dot(a(m, k), b(n, k));

@@ -288,7 +288,7 @@ TEST(LibraryError, Arrays) {
          [&] { device_sort(stream(), of({8}, DType::i8), of({8}, DType::i8)); });
   expect("T1662 sorted values",
          [&] { device_sort(stream(), x, y, {.values = of({8}, DType::i32)}); });
-  expect("T1663 topk_kept", [&] {
+  expect("T1663 topk_row_limit", [&] {
     const Tensor values = of({2, 9}, DType::f32), indices = of({2, 9}, DType::i32);
     device_topk(stream(), of({2, 8}, DType::f32), values, indices);
   });

@@ -56,7 +56,7 @@ TEST(ProgramsError, ProgramsTogether) {
   expect("T0124 address_alignment", [&] {
     trace([](T, T, T p) { (void)view<f32, 1>(p, {3}, {1}, aligned(12))(slice(0, 8)); });
   });
-  expect("T0108 pointer_wanted of a view of other elements",
+  expect("T0108 pointer_required of a view of other elements",
          [&] { trace([](T, T, T p) { view<bf16, 1>(p, {3}, {1}); }); });
   expect("T0101 integers_only of an extent",
          [&] { trace([](T, T, T p) { view<f32, 1>(p, {2.5f}, {1}); }); });

@@ -117,7 +117,7 @@ TEST(Refusal, IndexTypes) {
 
 TEST(Refusal, FunctionsOfDoubles) {
   expect("T1030 dropout_probability", [] { on_tile([](Tile t) { t = dropout(t, 1, 0, 0); }); });
-  expect("T1009 wide_math", [] { on_tile([](Tile t) { t = tanh_approx(cast<f64>(t)); }); });
+  expect("T1009 f64_approximation", [] { on_tile([](Tile t) { t = tanh_approx(cast<f64>(t)); }); });
 }
 
 TEST(Refusal, FunctionsOfFolds) {

@@ -32,7 +32,7 @@ TEST(TensorError, Made) {
   expect("T1205 null_memory", [] { Tensor::borrow(nullptr, {2}, DType::f32, kCpu); });
   expect("T1206 misaligned_memory",
          [&] { Tensor::borrow(reinterpret_cast<char*>(values) + 2, {2}, DType::f32, kCpu); });
-  expect("T1219 no_integer", [] { Tensor::integers({2}, DType::i32, 3, 3, 1, kCpu); });
+  expect("T1219 empty_range", [] { Tensor::integers({2}, DType::i32, 3, 3, 1, kCpu); });
   expect("T1230 value_range", [] { Tensor::full({2}, -1, DType::u32, kCpu); });
   expect("T1230 not a number", [] { Tensor::full({2}, NAN, DType::i64, kCpu); });
   expect("T1230 the last of iota", [] { Tensor::iota({2, 65}, DType::i8, kCpu); });

@@ -223,17 +223,17 @@ TEST(Warning, OfTheAssembler) {
                   "loaded)"));
   EXPECT_THAT(
       of_log("    24 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"),
-      ElementsAre("T1502 line 0: k: a thread keeps 24 bytes on its stack, which is memory"));
+      ElementsAre("T1502 line 0: k: a thread uses 24 bytes of stack, which is in memory"));
   const char* const kWaits =
       "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are "
       "serialized due to insufficient register resources for the wgmma pipeline in function 'k'";
   EXPECT_THAT(
       of_log(kWaits),
-      ElementsAre(std::string("T1503 line 0: k: the assembler lets wgmmas wait for each other: ") +
+      ElementsAre(std::string("T1503 line 0: k: the assembler serializes the wgmmas: ") +
                   kWaits));
   EXPECT_THAT(of_log("ptxas info    : (C7506) setmaxnreg ignored to maintain minimum register "
                      "requirement"),
-              ElementsAre("T1504 line 0: k: the assembler ignores how warps share registers: ptxas "
+              ElementsAre("T1504 line 0: k: the assembler ignores setmaxnreg: ptxas "
                           "info    : (C7506) setmaxnreg ignored to maintain minimum register "
                           "requirement"));
 }

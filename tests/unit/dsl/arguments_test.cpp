@@ -178,7 +178,7 @@ TEST_P(Arguments, CapturedTensorsBeyond64AreCounted) {
     k(tensor({8}));
     FAIL();
   } catch (const CompileError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("kernel k has 301 run-time arguments, more than 64"));
+    EXPECT_THAT(e.what(), HasSubstr("kernel k has 301 run-time arguments; the limit is 64"));
   }
 }
 

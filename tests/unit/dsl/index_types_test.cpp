@@ -57,7 +57,7 @@ auto argmax_stream(Start start, Place place) {
 TEST(IndexTypes, ACarryDoesNotTurnAnIntegerIntoAnIndex) {
   expect_at_all_sizes(argmax_stream([] { return full<i32>(0); },
                                     [](const Tile& i, const Index& c) { return i + c.first(); }),
-                      "T0303 a loop turns i32 into index");
+                      "T0303 a loop changes a variable from i32 to index");
   expect_at_all_sizes(
       argmax_stream([] { return full<i32>(0); },
                     [](const Tile& i, const Index& c) { return cast<i32>(c.first()) + i; }),
@@ -79,7 +79,7 @@ TEST(IndexTypes, OtherSources) {
       return n;
     };
   };
-  const std::string refused = "T0303 a loop turns i32 into index";
+  const std::string refused = "T0303 a loop changes a variable from i32 to index";
   expect_at_all_sizes(counted([](auto& x, auto&, auto&) { return x.rows(); }), refused);
   expect_at_all_sizes(counted([](auto& x, auto&, auto&) { return x.stride(0); }), refused);
   expect_at_all_sizes(counted([](auto&, auto& r, auto&) { return r.first(); }), refused);
@@ -100,7 +100,7 @@ TEST(IndexTypes, BranchesAndSlicesOfIntegers) {
         if_(r.first() > 7, [&] { at = r.first(); });
         return at;
       },
-      "T0306 the branches of if_ make index and i32 of one variable");
+      "T0306 the branches of if_ give one variable different types, index and i32");
   expect_at_all_sizes(
       [](const In<f32, 2>&, const Index& r) {
         Tile at = r.first();
@@ -125,7 +125,7 @@ TEST(IndexTypes, BranchesAndSlicesOfIntegers) {
         for (auto c : steps(x.cols(), 1024)) k = slice(k, 64).first() + cast<i32>(c.first());
         return k;
       },
-      "T0303 a loop turns i32 into index");
+      "T0303 a loop changes a variable from i32 to index");
 }
 
 }  // namespace

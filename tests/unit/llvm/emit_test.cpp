@@ -182,7 +182,7 @@ TEST(EmitLlvm, RefusesFp8WithTheWordsOfTheOtherEmitterWhereTheTargetCannotConver
       }
     };
     EXPECT_EQ(words(codegen::emit_llvm), words(codegen::emit_cuda)) << op;
-    EXPECT_NE(words(codegen::emit_llvm).find("of 8-bit floats needs a GPU of sm_90"),
+    EXPECT_NE(words(codegen::emit_llvm).find("of 8-bit floats needs sm_90"),
               std::string::npos)
         << op;
     EXPECT_NO_THROW(ptx_of(test::f8_kernel("sm_90a", op))) << op;

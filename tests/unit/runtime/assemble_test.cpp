@@ -180,7 +180,7 @@ TEST(Assemble, FaultyToolsAreDeviceErrors) {
     slow.limit = std::chrono::milliseconds(200);
     const auto start = std::chrono::steady_clock::now();
     EXPECT_THAT(error_of<DeviceError>([&] { assemble(slow); }),
-                AllOf(HasSubstr("error T1414: kernel k: ptxas gave no answer within 0.2 seconds "
+                AllOf(HasSubstr("error T1414: kernel k: ptxas did not finish within 0.2 seconds "
                                 "for sm_90a"),
                       HasSubstr("hint: ")));
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));

@@ -121,29 +121,31 @@ TEST(Tensor, RefusesWhatMakesNoSense) {
   EXPECT_EQ(error_of([&] { t.to_vector<i32>(); }), "the elements of f32[2, 3] on cpu are not i32");
   EXPECT_EQ(error_of([&] { t.size(2); }), "dimension 2 of a tensor of rank 2 does not exist");
   EXPECT_EQ(error_of([&] { t.slice(1, 1, 4); }),
-            "the slice 1:4:1 leaves dimension 1 of f32[2, 3] on cpu");
+            "the slice 1:4:1 is out of bounds of dimension 1 of f32[2, 3] on cpu");
   EXPECT_EQ(error_of([&] { t.slice(1, 3, -1, -1); }),
-            "the slice 3:-1:-1 leaves dimension 1 of f32[2, 3] on cpu");
-  EXPECT_EQ(error_of([&] { t.select(0, 2); }), "index 2 leaves dimension 0 of f32[2, 3] on cpu");
+            "the slice 3:-1:-1 is out of bounds of dimension 1 of f32[2, 3] on cpu");
+  EXPECT_EQ(error_of([&] { t.select(0, 2); }),
+            "index 2 is out of bounds of dimension 0 of f32[2, 3] on cpu");
   EXPECT_EQ(error_of([&] { t.permute({0, 0}); }),
-            "[0, 0] is not an order of the 2 dimensions of f32[2, 3] on cpu");
+            "[0, 0] is not a permutation of the 2 dimensions of f32[2, 3] on cpu");
   EXPECT_EQ(error_of([&] { t.transpose(0, 1).reshape({6}); }),
             "f32[3, 2] strides [1, 3] on cpu cannot be reshaped: it is not row-major");
   EXPECT_EQ(error_of([&] { t.reshape({4, -1}); }),
-            "f32[2, 3] on cpu cannot take the shape [4, -1]: the number of elements differs");
+            "f32[2, 3] on cpu cannot be reshaped to [4, -1]: the number of elements differs");
   EXPECT_EQ(error_of([&] { t.broadcast_to({2, 4}); }),
             "f32[2, 3] on cpu cannot be broadcast to [2, 4]");
   EXPECT_EQ(error_of([&] { Tensor::from(std::vector<float>(5), {2, 3}, kCpu); }),
             "5 values do not fill a tensor of shape [2, 3]");
   EXPECT_EQ(error_of([&] { Tensor::borrow(nullptr, {2}, DType::f32, kCpu); }),
-            "a tensor of shape [2] needs memory, and its pointer is null");
+            "the data pointer of a tensor of shape [2] is null");
   alignas(8) char bytes[32];
   EXPECT_EQ(error_of([&] { Tensor::borrow(bytes + 2, {2}, DType::f32, kCpu); }),
-            "the pointer of a tensor of f32 is no multiple of its 4 bytes");
+            "the data pointer of a tensor of f32 is not aligned to 4 bytes");
   EXPECT_EQ(Tensor::borrow(bytes + 2, {2}, DType::bf16, kCpu).data(), bytes + 2);
-  EXPECT_EQ(error_of([] { Dims::filled(9, 1); }), "9 dimensions: tensors have at most 8");
+  EXPECT_EQ(error_of([] { Dims::filled(9, 1); }),
+            "a tensor cannot have 9 dimensions: the limit is 8");
   EXPECT_EQ(error_of([&] { t.copy_from(iota({3, 2})); }),
-            "cannot copy f32[3, 2] on cpu into f32[2, 3] on cpu: shape and type must be the same");
+            "cannot copy f32[3, 2] on cpu into f32[2, 3] on cpu: shape and type must be equal");
 }
 
 TEST(Tensor, CastRoundsOnce) {
@@ -261,10 +263,10 @@ TEST(Dlpack, DeleterRunsOnceAndRefusalLeavesOwnership) {
   EXPECT_EQ(deleted, 1);
   managed.tensor.dtype = {5, 64, 1};
   EXPECT_EQ(error_of([&] { Tensor::from_dlpack(&managed); }),
-            "DLPack type (code 5, 64 bits, 1 lanes) has no counterpart here");
+            "DLPack type (code 5, 64 bits, 1 lanes) is not supported");
   managed.version = {2, 0};
   EXPECT_EQ(error_of([&] { Tensor::from_dlpack(&managed); }),
-            "DLPack version 2.0 is not understood: 1.x is");
+            "DLPack version 2.0 is not supported: 1.x is");
   EXPECT_EQ(deleted, 1);
 }
 
