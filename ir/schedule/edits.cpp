@@ -46,7 +46,7 @@ class Editor {
     if (in_.take_if("drop")) return drop();
     if (in_.at_label()) return step();
     if (!in_.take_if("tiles"))
-      in_.fail("an edit begins with channel, role, dots, tiles, token, drop or a step's label");
+      in_.fail("an edit: channel, role, dots, tiles, token, drop or an op's label");
     s_.tiles = take_tiles(in_);
   }
 
@@ -90,7 +90,7 @@ class Editor {
     else if (in_.take_if("unicast"))
       c.multicast = false;
     else
-      in_.fail("an edit of a channel is slots, kind, columns, multicast, unicast or takes");
+      in_.fail("slots, kind, columns, multicast, unicast or takes");
   }
 
   void role() {
@@ -100,7 +100,7 @@ class Editor {
     } else if (in_.take_if("warps")) {
       take_warps(in_, r);
     } else {
-      in_.fail("an edit of a role is regs or warps");
+      in_.fail("regs or warps");
     }
   }
 

@@ -15,12 +15,12 @@ class Parser {
   Schedule run() {
     in_.expect("schedule");
     const auto target = Target::find(in_.peek());
-    if (!target) in_.fail(fmt::format("the target is {}", Target::all_names()));
+    if (!target) in_.fail(fmt::format("a target ({})", Target::all_names()));
     in_.take();
     s_.target = *target;
     in_.expect("{");
     while (!in_.take_if("}")) section();
-    if (!in_.at_end()) in_.fail("nothing follows a schedule");
+    if (!in_.at_end()) in_.fail("the end");
     return s_;
   }
 
@@ -40,13 +40,13 @@ class Parser {
     } else if (in_.at_label()) {
       loop();
     } else {
-      in_.fail("a section begins with roles, dots, tiles, channel, token or a loop's label");
+      in_.fail("a section: roles, dots, tiles, channel, token or a loop's label");
     }
   }
 
   std::uint8_t role() {
     const std::size_t index = s_.role_index(Name(in_.peek()));
-    if (index == s_.roles.size()) in_.fail("a role of the section roles is wanted");
+    if (index == s_.roles.size()) in_.fail("a role from the section roles");
     in_.take();
     return static_cast<std::uint8_t>(index);
   }

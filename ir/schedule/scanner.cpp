@@ -39,7 +39,7 @@ template <class Enum, std::size_t N>
 Enum take_word(ScheduleScanner& in, std::string_view what,
                const std::array<std::string_view, N>& words) {
   const auto value = value_of_word<Enum>(words, in.peek());
-  if (!value) in.fail(fmt::format("{} is one of {}", what, listed(words)));
+  if (!value) in.fail(fmt::format("{} ({})", what, listed(words)));
   in.take();
   return *value;
 }
@@ -69,7 +69,7 @@ std::string_view ScheduleScanner::peek(std::size_t ahead) const {
 }
 
 std::string_view ScheduleScanner::take() {
-  if (at_end()) fail("the text ends too early");
+  if (at_end()) fail("more text");
   return words_[next_++].text;
 }
 
@@ -80,11 +80,11 @@ bool ScheduleScanner::take_if(std::string_view word) {
 }
 
 void ScheduleScanner::expect(std::string_view word) {
-  if (!take_if(word)) fail(fmt::format("'{}' is missing", word));
+  if (!take_if(word)) fail(fmt::format("'{}'", word));
 }
 
 std::string_view ScheduleScanner::take_name(std::string_view what) {
-  if (at_end() || is_mark(peek())) fail(fmt::format("{} is missing", what));
+  if (at_end() || is_mark(peek())) fail(std::string(what));
   return take();
 }
 
@@ -92,7 +92,7 @@ std::int64_t ScheduleScanner::take_int(std::string_view what, std::int64_t least
                                        std::int64_t most) {
   std::int64_t value = 0;
   if (!is_number(peek(), value) || value < least || value > most)
-    fail(fmt::format("{} is a number of {} to {}", what, least, most));
+    fail(fmt::format("{} (a number from {} to {})", what, least, most));
   take();
   return value;
 }
@@ -104,7 +104,7 @@ std::pair<std::int8_t, std::int16_t> ScheduleScanner::take_place() {
   std::int16_t order = 0;
   if (dot == std::string_view::npos || !is_number(word.substr(0, dot), stage) ||
       !is_number(word.substr(dot + 1), order) || order < 0)
-    fail("a step's place is stage.order, such as 1.0");
+    fail("a place stage.order, such as 1.0");
   take();
   return {stage, order};
 }
@@ -176,7 +176,7 @@ Channel take_channel(ScheduleScanner& in) {
   c.kind = take_channel_kind(in);
   if (in.take_if("slots")) c.slots = in.take_number("slots", 1, 64);
   while (in.at_label() && in.peek(1) != "{") c.payload.emplace_back(in.take());
-  if (c.payload.empty()) in.fail("a channel names what goes through it");
+  if (c.payload.empty()) in.fail("a label of an op that uses the channel");
   c.multicast = in.take_if("multicast");
   if (in.take_if("columns")) c.columns = in.take_number("columns", 1, 4096);
   return c;

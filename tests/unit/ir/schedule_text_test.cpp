@@ -107,25 +107,25 @@ std::string error_of(std::string_view text) {
 }
 
 TEST(ScheduleText, ErrorsNameTheLineAndTheWord) {
-  EXPECT_EQ(error_of("plan { }"), "k.cpp:10 schedule: 'schedule' is missing, not 'plan'");
+  EXPECT_EQ(error_of("plan { }"), "k.cpp:10 schedule: expected 'schedule', found 'plan'");
   EXPECT_EQ(error_of("schedule sm_70 {"),
-            "k.cpp:10 schedule: the target is sm_80 and sm_90a, not 'sm_70'");
+            "k.cpp:10 schedule: expected a target (sm_80 and sm_90a), found 'sm_70'");
   EXPECT_EQ(error_of("schedule sm_90a {\n  tiles round }"),
-            "k.cpp:11 schedule: the order of tiles is one of each, serpentine, balanced, counter, "
-            "not 'round'");
+            "k.cpp:11 schedule: expected the order of tiles (each, serpentine, balanced, counter), "
+            "found 'round'");
   EXPECT_EQ(error_of("schedule sm_90a {\n\n channel q tma slots 0 load#0 }"),
-            "k.cpp:12 schedule: slots is a number of 1 to 64, not '0'");
+            "k.cpp:12 schedule: expected slots (a number from 1 to 64), found '0'");
   EXPECT_EQ(error_of("schedule sm_90a { channel q tma slots 2 }"),
-            "k.cpp:10 schedule: a channel names what goes through it, not '}'");
+            "k.cpp:10 schedule: expected a label of an op that uses the channel, found '}'");
   EXPECT_EQ(error_of("schedule sm_90a { roles a(warps 4) loop#0 { dot#0 b 0.0 } }"),
-            "k.cpp:10 schedule: a role of the section roles is wanted, not 'b'");
+            "k.cpp:10 schedule: expected a role from the section roles, found 'b'");
   EXPECT_EQ(error_of("schedule sm_90a { roles a(warps 4) loop#0 { dot#0 a 0 } }"),
-            "k.cpp:10 schedule: a step's place is stage.order, such as 1.0, not '0'");
+            "k.cpp:10 schedule: expected a place stage.order, such as 1.0, found '0'");
   EXPECT_EQ(error_of("schedule sm_90a { tiles each } more"),
-            "k.cpp:10 schedule: nothing follows a schedule, not 'more'");
+            "k.cpp:10 schedule: expected the end, found 'more'");
   EXPECT_EQ(error_of("schedule sm_90a {\n tiles each"),
-            "k.cpp:11 schedule: a section begins with roles, dots, tiles, channel, token or a "
-            "loop's label, not the end");
+            "k.cpp:11 schedule: expected a section: roles, dots, tiles, channel, token or a loop's "
+            "label, found the end");
 }
 
 // ---- random values
