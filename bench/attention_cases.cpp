@@ -143,7 +143,7 @@ Case varlen(const char* name, AttentionSpec spec) {
           }};
 }
 
-/// As many layers as share a list in the case attention_table_layers.
+/// Number of layers that share a list in the case attention_table_layers.
 constexpr int kLayers = 12;
 
 /// Attention under the mask `table`, and over the list that it makes.
@@ -158,7 +158,7 @@ struct ListedLayers {
   Attention layer;
 };
 
-/// The list is made anew, then all layers use it. Tensors and number are those of `table`.
+/// The list is built once per call, then all layers use it. Tensors and number are those of `table`.
 Case table_layers() {
   using Key = std::tuple<void*, std::int64_t, std::int64_t, double>;
   const auto made = std::make_shared<std::map<Key, ListedLayers>>();

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Attention under the Schedules of other libraries, as far as a Plan carries them out (docs/schedule.md): microseconds, and ratios to the library's own.
+"""Times attention under the Schedules of other libraries, as far as Tegula supports them (docs/schedule.md): microseconds, and ratios to the library's own Schedule.
 
     python3 bench/attention_schedules.py [--lib PATH] [--tool PATH] [--rounds N] [--filter RE] [--schedules A,B] [--out FILE.jsonl]
 
-A process for each schedule and round, in turn: plans are read once a process. cuDNN's order, which has a process for each case, is the library's Schedule of the case with edits, made by
-`tegula schedule show` (--tool) of the kernel's trace. Cases are full and causal, head dims 64 and 128, 16,384 and 4,096 tokens.
+Each round runs one process per schedule, because a process reads the plan once. cuDNN's order has one process per case: it is the library's Schedule of the case with edits, printed by
+`tegula schedule show` (--tool) for the kernel's trace. Cases are full and causal, head dims 64 and 128, 16,384 and 4,096 tokens.
 """
 import argparse
 import json
@@ -16,21 +16,21 @@ import subprocess
 import sys
 import tempfile
 
-# Fields of the plan, and queries and keys of a tile by head dim where they are not the library's.
+# Fields of the plan, and tiles (queries, keys) by head dim where they differ from the library's.
 SELF_LOADING = "producer_warps=0 consumer_registers=0 warp_scheduler_barrier=0 persistent=0 overlap_epilogue=0 stages=2 late_stages=2 once_stages=1 epilogue_tile_n=0"
 SCHEDULES = {
-    # FlashAttention-3: a token round the issue of both MMAs, P V one step late; with the second slot of Q and the overlapped end of tiles that the library adds.
+    # FlashAttention-3: a token around the issue of both MMAs, and P V skewed by one iteration; plus the library's second slot of Q and overlapped epilogue.
     "library": ("", {}),
     "flash_attention_3": ("once_stages=1 overlap_epilogue=0", {}),
     # TLX: the same order with two slots of K and V.
     "tlx": ("stages=2 late_stages=2 once_stages=1 overlap_epilogue=0", {}),
     "no_token": ("warp_scheduler_barrier=0", {}),
-    # A warpgroup a CTA that loads for itself, several CTAs an SM; and two warpgroups.
+    # One warpgroup per CTA that issues its own loads, with several CTAs per SM; and two warpgroups.
     "self_loading": ("num_warps=4 warps_m=4 " + SELF_LOADING, {64: (64, 128), 128: (64, 64)}),
     "self_loading_wide": (SELF_LOADING, {64: (128, 128), 128: (128, 80)}),
 }
-# cuDNN: no iteration of P V is late, and the token is round the exponentials, so that one warpgroup's run beside the MMAs of the other. A Schedule's text
-# is for one kernel, so these two rescale where they must, and have no second kernel for rows that speculation lost.
+# cuDNN: P V is not skewed, and the token is around the exponentials, so that those of one warpgroup overlap the MMAs of the other. A Schedule's text
+# is for one kernel, so these two rescale conditionally and have no fallback kernel for rows whose speculation failed.
 CUDNN, LIBRARY_LAZY = "cudnn", "library_lazy"
 SCHEDULES |= {CUDNN: ("", {}), LIBRARY_LAZY: ("", {})}
 CUDNN_EDITS = "dot#0 in_flight 0; dot#1 consumer 0.99; dot#1 in_flight 0; token mma consumer { ew#2 }"

@@ -1,8 +1,8 @@
-"""Suites attention_masks and attention_scores of peers.py: FlexAttention (its Triton back end, and its FLASH back end where flash_peers.py finds it),
-alone and with the time its block mask takes, built by create_block_mask compiled by us, or as one calls it by default; attention_varlen: FlashAttention
-with cu_seqlens; attention_decode: one query a head.
+"""Suites attention_masks and attention_scores of peers.py: FlexAttention (its Triton back end, and its FLASH back end if flash_peers.py finds it),
+without and with the time to build its block mask, by a compiled create_block_mask or by the default call; attention_varlen: FlashAttention
+with cu_seqlens; attention_decode: one query per head.
 
-TFLOPS count the pairs that the mask keeps; computed_tflops those of the blocks that our kernel visits, as the library tells. Values are checked in fp64 on some rows of two heads. A suite yields
+TFLOPS count the pairs that the mask keeps; computed_tflops count the pairs of the blocks that our kernel visits, as reported by the library. Values are checked in fp64 on some rows of two heads. A suite yields
 (name, case, make); make() gives (ours, peers, error, work).
 """
 import functools
@@ -54,7 +54,7 @@ def softcap(s, b, h, q, kv):
 
 
 def t5_bias(table):
-    """Of one direction: half of the buckets are of one distance each, the others grow logarithmically. A distance's bucket is looked up, as it is in ours."""
+    """Returns T5's bias for one direction: half of the buckets contain one distance each, the others grow logarithmically. Buckets are looked up by distance, as in ours."""
     exact = T5_BUCKETS // 2
     grown = [exact + int(math.log(max(n, 1) / exact) / math.log(T5_DISTANCE / exact) * exact) for n in range(T5_DISTANCE + 1)]
     bucket_of = torch.tensor([n if n < exact else min(grown[n], T5_BUCKETS - 1) for n in range(T5_DISTANCE + 1)], device=DEVICE)
@@ -83,7 +83,7 @@ def kept_pairs(mask, s):
 
 
 def work_of(pairs, shape, kept):
-    """Of all heads in FLOPs, of one in pairs; `kept` was counted from FlexAttention's mask, so that both masks are one."""
+    """Returns the work of all heads in FLOPs, and of one in pairs. `kept` is counted from FlexAttention's mask, which checks that both masks agree."""
     if pairs.kept != kept:
         raise RuntimeError(f"our mask keeps {pairs.kept} pairs, FlexAttention's {kept}")
     b, h, _, d = shape
@@ -117,7 +117,7 @@ def beside_flex(t, case, shape, mask, score=None, number=0.0, tables=()):
 
 
 def beside_flex_by_cells(t, shape, layers):
-    """A mask that names blocks in a table: the list is made in each call, or once for all layers."""
+    """A mask that looks up blocks in a table: the block list is built in each call, or once for all layers."""
     torch._dynamo.reset()
     b, h, s, d = shape
     q, k, v = (torch.randn(shape, device=DEVICE, dtype=torch.bfloat16) for _ in range(3))

@@ -99,7 +99,7 @@ def backward(t, causal, shape, kv_heads=None):
 
 
 def flex_peers(q, k, v, grad, mask, score, table=None):
-    """`table`: a tensor that the score has captured, which requires a gradient."""
+    """`table`: a tensor captured by the score, which requires a gradient."""
     torch._dynamo.reset()
     leaves = [x.detach().requires_grad_() for x in (q, k, v)]
     wanted = leaves if table is None else [*leaves, table]
@@ -130,7 +130,7 @@ def beside_flex(t, case, shape, mask, score=None, number=0.0, tables=()):
 
 
 def with_table(t, case, shape, mask, table, score_of, number=0.0):
-    """The gradient of the table, too; the error is the largest of all."""
+    """Also computes the gradient of the table; the error is the largest of all gradients."""
     b, h, s, d = shape
     (q, k, v, grad), into, run = tensors_of(t, case, shape, h, [table], number, of_table=True)
     run()

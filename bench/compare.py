@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Two builds of the library on one GPU: is NEW as fast as OLD?
+"""Compares two builds of the library on one GPU: is NEW as fast as OLD?
 
     python3 bench/compare.py OLD NEW [--suites matmul,attention_masks] [--filter RE] [--rounds N] [--out FILE.jsonl]
     python3 bench/compare.py --summary FILE.jsonl ..
 
-OLD and NEW are packs (`make compare-pack`, `make gpu-pack`) or folders that hold libtegula_bench.so. Each is loaded by a process of its own
-(bench/compare_worker.py), which keeps its context, its kernels and the tensors of the case at hand, with equal inputs on both sides. A case is warmed in
-turns until the times of both sides stand still; then each round times both, in random order. A row has the median of each side and their ratio
-old / new: above 1, NEW is faster. A row below 0.98 is measured three times more with tensors made anew, and the median of these three counts. Geometric
-means follow for each suite and over all; --summary computes them of rows that several runs wrote. The exit code is 1 where a case failed on one side only.
+OLD and NEW are packs (`make compare-pack`, `make gpu-pack`) or folders that hold libtegula_bench.so. Each is loaded by a separate process
+(bench/compare_worker.py), which keeps its context, its kernels and the tensors of the current case, with equal inputs on both sides. The sides warm up
+alternately until the times of both are stable; then each round times both, in random order. A row has the median of each side and their ratio
+old / new: above 1, NEW is faster. A row below 0.98 is measured three more times with new tensors, and the median of these three counts. Geometric
+means follow for each suite and over all; --summary computes them from the rows of several runs. The exit code is 1 if a case failed on one side only.
 
---suites takes names of suites or of the functions that yield them, as peers.py has them, and `rungs` and `variants`. `compile` and `launch`, which have to be
-named, are those of `tegula bench`: what compiling a kernel takes, which needs neither a GPU nor PyTorch, and what a launch takes the host. --old-env and --new-env set variables of
-one side (TEGULA_BACKEND=nvrtc, TEGULA_PLAN=..), so that one pack can be compared with itself. The disk cache is off: it does not tell builds apart.
-Run from the repository root; needs PyTorch but for `compile` and `launch`.
+--suites takes names of suites or of the functions in peers.py that yield them, and `rungs` and `variants`. `compile` and `launch`, which run only if
+named, are those of `tegula bench`: the compile time of kernels, which needs neither a GPU nor PyTorch, and the host time of a launch. --old-env and --new-env set variables of
+one side (TEGULA_BACKEND=nvrtc, TEGULA_PLAN=..), so that one pack can be compared with itself. The disk cache is off, because it does not distinguish builds.
+Run from the repository root; needs PyTorch except for `compile` and `launch`.
 """
 import argparse
 import json
@@ -35,7 +35,7 @@ STEADY, WARM_S, MOST_WARM_S = 0.01, 0.25, 8.0
 
 
 class SideFailed(Exception):
-    """Requests that failed on some sides, with the reasons: a dictionary by the names of sides."""
+    """A request that failed on some sides; maps the names of the sides to the reasons."""
 
     def __init__(self, reasons):
         super().__init__(reasons)

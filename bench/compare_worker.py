@@ -80,7 +80,7 @@ class Bench:
         return {"cases": [[group, *key] for key, (group, _) in self.cases.items()], "facts": facts}
 
     def make(self, suite, case):
-        """Both workers draw the same inputs, so that equal results have equal bits: the sum of each tensor's words is told."""
+        """Both workers draw the same inputs, so that equal results have equal bits: the answer contains the sum of each tensor's words."""
         self.run = None  # free its tensors before others are created
         self.torch.cuda.empty_cache()
         self.torch.manual_seed(0)

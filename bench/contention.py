@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What instructions beside wgmma cost: one warpgroup issues products, another nothing but one kind of instruction. One JSON line a kind.
+"""Measures the cost of instructions that overlap wgmma: one warpgroup issues MMAs, another only one kind of instruction. Prints one JSON line per kind.
 
     python3 bench/contention.py --out FILE.jsonl
 
-cycles_alone: of 512 such instructions of a scheduler; cycles_beside: of the same while products run; product_cycles: of eight
-m64n128k16 (512 at the tensor cores' rate) without and beside them. Needs PyTorch with NVRTC (torch.cuda._compile_kernel).
+cycles_alone: 512 such instructions of one scheduler; cycles_beside: the same while MMAs run; product_cycles: eight
+m64n128k16 (512 cycles at the tensor cores' rate) without and with them. Needs PyTorch with NVRTC (torch.cuda._compile_kernel).
 """
 import argparse
 import json

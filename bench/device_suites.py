@@ -1,5 +1,5 @@
 """Kernels of whole arrays for bench/peers.py: scan, compaction, segment sums, searchsorted, histogram, sort, top-k and log-space matmul,
-with PyTorch (CUB) and a copy beside them. The copy moves as many bytes as a kernel that reads its input and writes its result once.
+with PyTorch (CUB) and a copy as peers. The copy moves as many bytes as a kernel that reads its input and writes its result once.
 
 A suite yields (name, case, make); make() gives (ours, peers, error, work).
 """

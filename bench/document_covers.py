@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What attention would compute of causal documents, one behind the other, by tiles and steps of other sizes: pairs, over those of the best cover by 64 x 8 blocks.
+"""Counts the pairs that attention computes for consecutive causal documents with other tile sizes, relative to the best cover by 64 x 8 blocks.
 
     python3 bench/document_covers.py [POSITIONS DOCUMENTS]
 

@@ -1,4 +1,4 @@
-"""Grouped products of bf16 over 64 ragged segments for bench/peers.py, with torch._grouped_mm beside them; of even segments also the dense product of as many
+"""Grouped bf16 GEMMs over 64 ragged segments for bench/peers.py, with torch._grouped_mm as peer; for even segments also the dense GEMM of as many
 rows by one matrix, and the same rows in other tiles (bench/grouped_cases.cpp).
 
 Weights are [segment, n, k], as torch.nn.Linear has them. Errors are of a few rows against f32.

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Times of the launches of a case of bench/peers.py, by torch.profiler: one JSON line a case with microseconds by kernel.
+"""Times the launches of cases of bench/peers.py with torch.profiler: one JSON line per case, with microseconds per kernel.
 
     python3 bench/launch_times.py --lib LIB --filter '^(moe|moe_backward|router) (qwen3_30b|mixtral) T4096 bf16$'
 
-The filter is one of peers.py: suite and case. L2 is overwritten before each call. Kernels that start while the one before them ends wait within
-their own time, so that their sum is more than the call's.
+The filter is that of peers.py: suite and case. L2 is overwritten before each call. A kernel that starts before the previous one ends waits during
+its own time, so the sum of the kernels exceeds the time of the call.
 """
 import argparse
 import collections

@@ -1,6 +1,6 @@
-"""Peers of matrix products that PyTorch has no call for: the best of cuBLASLt's first heuristics, and a kernel in Triton.
+"""GEMM peers that PyTorch does not provide: the best of cuBLASLt's first heuristics, and a Triton kernel.
 
-Matrices are A [m, k] and C [m, n], row-major, and B [k, n] with either dimension contiguous. Each function gives one without arguments that computes C
+Matrices are A [m, k] and C [m, n], row-major, and B [k, n] with either dimension contiguous. Each function returns a function without arguments that computes C
 on the current stream.
 """
 import ctypes
@@ -109,7 +109,7 @@ def best_of_cublaslt(a, b, c, **options):
         try:
             run()
             runs.append(run)
-        except RuntimeError:  # of this shape and layout
+        except RuntimeError:  # not supported for this shape and layout
             continue
     if not runs:
         raise RuntimeError("cuBLASLt has no algorithm")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Times of every sensible configuration of `matmul` for many shapes, beside cuBLAS: what the estimate in
-autotune/cost is held against. One JSON line a shape: medians in us, round robin, cold L2.
+"""Times every sensible configuration of `matmul` and cuBLAS for many shapes, to check the cost model in
+autotune/cost. Prints one JSON line per shape: medians in us, round robin, cold L2.
 
     python3 bench/matmul_search.py --lib .gpu/lib/libtegula_bench.so --out FILE.jsonl [--seconds 240]
 """
@@ -45,7 +45,7 @@ def rings(bm, bn, ctas, every):
 
 
 def variants(splits, stages, bm, bn, rows):
-    """(summand of the number, text): a cluster adds the parts, or tiles below each other, which fill an SM, share B's columns."""
+    """Yields (summand of the number, text): a cluster reduces the parts, or vertically adjacent tiles, which fill an SM, share columns of B."""
     yield 0, ""
     if splits in (2, 4, 8):
         yield 1e12, " cluster"
@@ -54,7 +54,7 @@ def variants(splits, stages, bm, bn, rows):
 
 
 def configurations(m, n, k):
-    """(number, text) of what could win: no tile twice as high or wide as the result, no more waves by splitting."""
+    """Yields (number, text) of configurations that could win: no tile twice as high or wide as the result, and no more waves through splitting."""
     tiles = [(bm, bn, False) for bm, bn in TILES if (bm < 2 * m or bm == 64) and bn < 2 * n and m > 32]
     tiles += [(bm, bn, True) for bm, bn in SWAP_AB if (bm < 2 * m or bm == 8) and m <= min(64, 2 * bm)]
     tiles += [(bm, bn, True) for bm, bn in TALL if m > 256 and bn < 2 * n]
@@ -77,7 +77,7 @@ def configurations(m, n, k):
 
 
 def streamed(bm, bn, swapped, steps):
-    """All steps dealt evenly (stream-K), to one program an SM, or to two where they fit."""
+    """Stream-K: k-iterations divided evenly over one program per SM, or two if they fit."""
     deepest = max_stages(bm, bn)
     for on_sm, stages in ((1, deepest), (2, deepest // 2)):
         if stages >= 3 and steps >= 2 * on_sm * SMS:
@@ -86,7 +86,7 @@ def streamed(bm, bn, swapped, steps):
 
 
 def alternating(m, n):
-    """Where a CTA has several tiles."""
+    """Configurations for several tiles per CTA."""
     for bm, bn in ((128, 128), (64, 256)):
         if ceil_div(m, bm) * ceil_div(n, bn) > SMS:
             for flags, text in ((2, ""), (6, " multicast")):

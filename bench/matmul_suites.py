@@ -1,4 +1,4 @@
-"""Matrix products for bench/peers.py: shapes, types and epilogues, with cuBLAS, cuBLASLt and Triton beside them.
+"""GEMMs for bench/peers.py: shapes, types and epilogues, with cuBLAS, cuBLASLt and Triton as peers.
 
 A suite yields (name, case, make); make() gives (ours, peers, error, work).
 """
@@ -45,7 +45,7 @@ def log_uniform(align, count=40):
     return found
 
 
-# Shapes that lost to cuBLAS for want of a cost in the choice of tiles (docs/configuration.md): batch, m, n, k, layout.
+# Shapes that were slower than cuBLAS because the choice of tiles lacked a cost (docs/configuration.md): batch, m, n, k, layout.
 LOST = ((1, 3000, 3000, 3000, "NN"), (48, 512, 512, 512, "NN"), (1, 2048, 2048, 100000, "NT"), (1, 64, 65537, 64, "NN"), (1, 33, 8200, 2056, "NN"), (1, 1000, 2056, 1096, "NN"))
 
 
@@ -150,7 +150,7 @@ def fp8(t, case, m, n, k):
     def rowwise():
         torch._scaled_mm(a, w.t(), scale_a=rows[:, None], scale_b=columns[None, :], out_dtype=torch.bfloat16, use_fast_accum=True)
 
-    # PyTorch's row-wise product is cuBLASLt's or CUTLASS's, as its version has it, and always accumulates fast.
+    # PyTorch's row-wise GEMM is cuBLASLt's or CUTLASS's, depending on its version, and always uses fast accumulation.
     peers = {"cublaslt": tensorwise, **best_of_cublaslt(a, w.t(), unscaled, torch.bfloat16, scales=(one, one), fast=is_fast)}
     if is_fast:
         peers["torch_rowwise"] = rowwise
@@ -222,7 +222,7 @@ def matmul_lost(t):
     yield "matmul_lost", "2048x2048x100000 tf32 NT", functools.partial(tf32, t, 2048, 2048, 100000)
 
 
-# Shapes with few or ragged rows, few columns or a k beyond L2 that an earlier choice of tiles lost.
+# Shapes with few or ragged rows, few columns or a k beyond L2 for which an earlier choice of tiles was slow.
 RAGGED = ((130, 5120, 13824), (5000, 640, 10240), (3000, 3000, 3000), (33, 8200, 2056))
 RAGGED_FP8 = ((130, 5120, 13824), (2500, 6992, 1296), (1536, 1536, 30000))
 

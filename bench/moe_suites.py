@@ -1,7 +1,7 @@
-"""Layers of experts for bench/peers.py: models, lengths and distributions, with pipelines of torch._grouped_mm beside them.
+"""MoE layers for bench/peers.py: models, lengths and distributions, with pipelines of torch._grouped_mm as peers.
 
-Both sides get the same logits: the product with the router's weights is timed on neither. Ours routes, permutes, multiplies twice and combines; so does a
-peer, eagerly or compiled. Facts of a row: bytes and FLOPs of the floor, whose expert weights are those of the experts with rows.
+Both sides get the same logits: the router's GEMM is not timed. Ours routes, permutes, multiplies twice and combines; so does a
+peer, eagerly or compiled. A row states the bytes and FLOPs of the lower bound, which counts the weights of experts with rows only.
 """
 import functools
 
@@ -107,7 +107,7 @@ def quantised(x, scale=None):
 
 
 def quantised_weights(h, i, experts, scaling, count=[{}]):
-    """Those of weights_of, one model at a time: (q, scales) of up and down."""
+    """Quantises the weights of weights_of, one model at a time: (q, scales) of up and down."""
     key = (h, i, experts, scaling)
     if key not in count[0]:
         count[0].clear()
@@ -166,7 +166,7 @@ def fp8_layer(t, model, tokens, scaling, promotes=False, distribution="uniform")
 
 
 def tiled_layer(t, model, tokens, number):
-    """A layer in the tiles of that number (bench/moe_cases.cpp), beside those it chooses."""
+    """A layer in the tiles of that number (bench/moe_cases.cpp), compared with its own choice."""
     run, _, error, work = layer(t, "moe_tiles", model, tokens)
     h, i, experts, k = MODELS[model]
     up, down = weights_of(h, i, experts)
@@ -218,7 +218,7 @@ def deepseek_router(t, tokens):
 
 
 def routing_form(t, tokens, block, tiles, is_one_launch):
-    """Routing of 256 experts in another form than the layer takes, which runs beside it."""
+    """Routing of 256 experts in another form, compared with the form that the layer uses."""
     experts, k = 256, 8
     z, out = logits_of(tokens, experts), routing_tensors(tokens, experts, k)
     counts = torch.empty((tokens + block - 1) // block, experts, device=DEVICE, dtype=torch.uint16)

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Choices of nvMatmulHeuristics beside our model's, for the products of an audit.
+"""Compares the choices of nvMatmulHeuristics with our model's, for the GEMMs of an audit.
 
     pip install nvidia-matmul-heuristics
     python3 bench/nv_heuristics.py [--audit FILE.jsonl] [--gpu H200_SXM] [--count 12] [--out FILE.jsonl]
 
-Neither needs a GPU: the package describes one, and the audit (`tegula audit -o`) has our first choices, with estimates, and measured times. A line a
-product: the first choice of each, whether the tile of theirs is among our first ones and ours among theirs, how near the best of the audit the fastest
-configuration of their tile came, and the rank correlation of either's estimates with the times that were measured, as ratios to the default's of the
-same round. Tiles are those of C, whichever operand is in registers; times of a tile that the audit did not measure are "-".
+Needs no GPU: the package describes one, and the audit (`tegula audit -o`) has our first choices, with estimates, and measured times. Prints one line per
+GEMM: the first choice of each, whether their tile is among our first ones and ours among theirs, how close the fastest configuration
+of their tile came to the audit's best, and the rank correlation of either's estimates with the measured times, as ratios to the default's of the
+same round. Tiles are those of C, whichever operand is in registers; a tile that the audit did not measure has the time "-".
 """
 import argparse
 import ctypes
@@ -41,7 +41,7 @@ def tile(config):
 
 
 def cluster(config):
-    """CTAs along the rows and columns of C, and parts of k: ours share columns of B, or divide k."""
+    """Returns CTAs along the rows and columns of C, and slices of k: ours share columns of B, or divide k."""
     return (2 if config["multicast"] == "b" else 1, 1), int(config["parts"])
 
 
@@ -88,7 +88,7 @@ class Heuristics:
                 for found in self.all.get(self.problem(p), count, self.hardware) for c in [found["kernel"]]]
 
     def estimate(self, p, config):
-        """Of a configuration of ours, as far as its words say it: warpgroups of 64 rows, all columns."""
+        """Returns the package's estimate of one of our configurations, with warpgroups of 64 rows and all columns where its text does not state them."""
         kernel = self.all.nvmmhKernelConfiguration()
         bm, bn, bk = tile(config)
         (cluster_m, cluster_n), parts = cluster(config)

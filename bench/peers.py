@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Ratios to peers: the only place they come from.
+"""Measures ratios to peers. All published ratios come from this program.
 
-Loads libtegula_bench.so, gives both sides the same tensors and stream, checks values, warms until the clock is steady, then
-alternates ours and the peer under one timer (CUDA events, cold L2) and prints one JSON line a case with medians, clock and
+Loads libtegula_bench.so, gives both sides the same tensors and stream, checks values, warms up until the clock is steady, then
+alternates ours and the peer under one timer (CUDA events, cold L2) and prints one JSON line per case with medians, clock and
 power. Run from the repository root on a machine with PyTorch:
 
     python3 bench/peers.py [--lib PATH] [--filter RE] [--out bench/results/FILE.jsonl]
@@ -74,7 +74,7 @@ class Tegula:
         return found
 
     def tune(self, case, capsules, number=0.0, full=False, any_bits=True):
-        """Tunes what the case's calls decide on the tensors of a caller's capsules: a dictionary for each decision."""
+        """Tunes the decisions of the case's calls on the tensors of a caller's capsules; returns a dictionary per decision."""
         pointers = (ctypes.c_void_p * len(capsules))(*[self.pointer(c, b"dltensor") for c in capsules])
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         text = self.lib.tegula_bench_tune(case.encode(), pointers, len(capsules), stream, number, int(full), int(any_bits))
@@ -97,7 +97,7 @@ class Tegula:
 
 
 class Power:
-    """Records clock and power of the card while something runs."""
+    """Records clock and power of the GPU while something runs."""
 
     def read(self):
         out = subprocess.run(["nvidia-smi", "--query-gpu=clocks.sm,power.draw", "--format=csv,noheader,nounits"], capture_output=True, text=True)
@@ -114,7 +114,7 @@ def flush_l2(buffer=[]):
 
 CYCLES_PER_US = 1980
 FLUSH_US = 50  # the host runs ahead by that anyway
-LEAD_US = 300  # behind other kernels' launches the host is slower now and then: 14.5 us of cuBLAS were timed as 31.6
+LEAD_US = 300  # after launches of other kernels the host is occasionally slower: 14.5 us of cuBLAS were timed as 31.6
 
 
 def lead_of(slowest_us):
@@ -146,7 +146,7 @@ def time_once(run, lead_us=0):
 
 
 def compare(ours, peers, rounds):
-    """Medians in ms of ours and of each peer after at least a second of warm-up, in another order in each round: a card at its limit of power
+    """Medians in ms of ours and of each peer after at least a second of warm-up, in another order in each round: a GPU at its power cap
     runs what follows a hot kernel more slowly."""
     sides = [ours] + list(peers.values())
     begin = time.time()
@@ -235,7 +235,7 @@ def attentions(t):
 
 
 def attention_shapes(t):
-    """What the issue's table does not hold: further head dims, groups of heads, halves."""
+    """Further head dims, GQA groups and half-precision types."""
     forms = ((16, 16, 96, torch.bfloat16), (16, 16, 192, torch.bfloat16), (32, 8, 128, torch.bfloat16), (32, 1, 128, torch.bfloat16), (16, 16, 128, torch.float16))
     for (h, kv_heads, d, dtype), causal in itertools.product(forms, (False, True)):
         what = f"{'causal' if causal else 'full'} b4 h{h} kv{kv_heads} s4096 d{d} {'f16' if dtype == torch.float16 else 'bf16'}"

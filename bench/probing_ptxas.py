@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""An assembler that adds clock probes: a timeline of one CTA's warpgroups, or when each CTA began and ended.
+"""Assembler wrapper that adds clock probes: a timeline of one CTA's warpgroups, or the begin and end of each CTA.
 
 Set TEGULA_PTXAS to this file and PROBE_BASE to the device address of a zeroed buffer of GROUPS * ENTRIES pairs of u32. The first
-thread of each warpgroup of CTA 0 then writes (line of the PTX, clock) behind each commit of products, and before and behind each wait for
-products, turns and channels. PROBE_LINES names a file for what those lines are. `timeline.py` beside this runs it.
+thread of each warpgroup of CTA 0 then writes (line of the PTX, clock) after each commit of MMAs, and before and after each wait for
+MMAs, warpgroup order and channels. PROBE_LINES names a file for descriptions of those lines. `timeline.py` in this folder runs it.
 
 With PROBE_SPANS the buffer has SPANS entries of four u64, one for each CTA of a grid of one dimension: the time in ns and the clock when its first thread
-began, and when it ended. `variants.py --cycles` runs that. PROBE_KERNEL is a pattern of the entries that have probes.
+began, and when it ended. `variants.py --cycles` uses it. PROBE_KERNEL is a pattern of the entries that get probes.
 """
 import os
 import re

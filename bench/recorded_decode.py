@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""One query a head, called and replayed from a CUDA graph, as torch.cuda.graph records it: before anything has run on its stream, in the mode "global".
+"""Times one query per head, called and replayed from a CUDA graph recorded as torch.cuda.graph does: before anything has run on its stream, in the mode "global".
 
     python3 bench/recorded_decode.py [--lib PATH]
 
-Prints a JSON line a case: medians in us with cold L2, and the error of the replayed result against fp64.
+Prints a JSON line per case: medians in us with cold L2, and the error of the replayed result against fp64.
 """
 import argparse
 import json

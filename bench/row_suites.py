@@ -1,8 +1,8 @@
-"""Kernels of rows for bench/peers.py: norms, softmax, gated activations, rotary embedding, losses, quantisation, Hadamard, embedding
-and AdamW, with PyTorch and a copy beside them.
+"""Row kernels for bench/peers.py: norms, softmax, gated activations, rotary embedding, losses, quantisation, Hadamard, embedding
+and AdamW, with PyTorch and a copy as peers.
 
-A suite yields (name, case, make); make() gives (ours, peers, error, work). The peer "copy" is torch's copy_ of as many bytes as the
-case has to read and write: ratio_copy is the share of the copy's bandwidth.
+A suite yields (name, case, make); make() gives (ours, peers, error, work). The peer "copy" is torch's copy_ of the bytes that the
+case has to read and write: ratio_copy is the fraction of the copy's bandwidth.
 """
 import functools
 
@@ -22,7 +22,7 @@ def normal(*shape, dtype=BF16):
 
 
 def case_of(run, peers, pairs, moved):
-    """The row of a case that reads and writes the tensors `moved` once each; `pairs` are results with what they have to be."""
+    """Returns the row of a case that reads and writes the tensors `moved` once each; `pairs` are results with their references."""
     total = sum(x.numel() * x.element_size() for x in moved)
     source = torch.empty(total // 2, device=DEVICE, dtype=torch.uint8)
     target = torch.empty_like(source)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Turns the winners of a tuning run into files that are shipped (autotune/winners/README.md).
+"""Converts the winners of a tuning run into the files that are shipped (autotune/winners/README.md).
 
     python3 bench/ship_winners.py TUNING.DB [--to autotune/winners] [--least-gain 0]
 
-Winners of the library's families that keep the default's bits and whose upper end of the ratio's interval is at most 1 - least-gain replace those of the same
-key in the files; at 0 these are also the shapes whose default won, so that a near shape's winner does not take their place. Winners of users' kernels stay where
-they are.
+Winners of the library's families that keep the default's bits and whose confidence interval of the ratio ends at or below 1 - least-gain replace those of the same
+key in the files. At 0 this includes shapes whose default won, so that the winner of a similar shape is not used for them. Winners of user kernels are not
+shipped.
 """
 import argparse
 import json

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What a choice was made from: one kernel in several forms side by side, in random order under peers.py's timer. One JSON line a case.
+"""Measures alternatives: one kernel in several forms, in random order with peers.py's timer. Prints one JSON line per case.
 
     python3 bench/sweep.py tuned|attention|rescaling|epilogues|choices|few_rows|splits|groups|groups_fp8 --out FILE.jsonl [--lib PATH] [--commit HASH]
 
-attention: usual, wide and tall tiles (case attention_blocks: queries * 1000000 + keys * 100 + causal), beside cuDNN;
-rescaling: exact and lazy, beside cuDNN; epilogues: products, plain and fused, whose tiles are in ping-pong (numbers of
-matmul_config, bench/matmul_cases.cpp), with what the estimate chooses as "chosen"; choices: forms of one computation (bench/choices.h);
-tuned: the eight-line matmul, measured at its first call; few_rows: products of few rows, in tiles of mma; splits: one query a head, whose keys so many programs share;
-groups: products in the tiles that large ones have, with so many rows of tiles finished together; groups_fp8: the same of fp8.
+attention: usual, wide and tall tiles (case attention_blocks: queries * 1000000 + keys * 100 + causal), with cuDNN;
+rescaling: exact and lazy, with cuDNN; epilogues: GEMMs, plain and fused, in ping-pong tiles (numbers of
+matmul_config, bench/matmul_cases.cpp), with the estimate's choice as "chosen"; choices: forms of one computation (bench/choices.h);
+tuned: the eight-line matmul, measured at its first call; few_rows: GEMMs of few rows, in mma.sync tiles; splits: one query per head, with the keys divided over a number of programs;
+groups: large GEMMs with different numbers of tile rows rasterized together; groups_fp8: the same in fp8.
 """
 import argparse
 import functools
@@ -133,7 +133,7 @@ def choices(t):
 
 
 def few_rows(t):
-    """Tiles of mma in clusters that share the steps, beside the library's choice; names are columns, k of a step, splits, stages."""
+    """mma.sync tiles in clusters that share the k-iterations, compared with the library's choice; names are columns, block_k, splits, stages."""
     for (m, n, k), turned in itertools.product(FEW_ROWS_OF, (False, True)):
         a, b, c = random_of(m, k), random_of(n, k).t() if turned else random_of(k, n), random_of(m, n)
         runs = {"cublas": functools.partial(torch.matmul, a, b, out=c), "library": t.caller("matmul", [a, b, c], 0.0)}
@@ -160,7 +160,7 @@ WIDE, TALL, BY_TMA = 4e13 + 1e9 + 128256e3, 4e13 + 1e9 + 128192e3, 32
 
 
 def grouped(t, case, tensors, step):
-    """Numbers of matmul_config: names are the tile and the rows of tiles finished together, 8 unless they say so."""
+    """Numbers of matmul_config: names are the tile and the tile rows rasterized together, 8 if not named."""
     alternate, shared = PINGPONG + 128128e3 + step, WITH_MULTICAST + 128128e3 + step
     numbers = {"128x256": WIDE + step, "128x256 12": WIDE + step + 12, "128x192": TALL + step, "alternate": alternate, "alternate 12": alternate + 12, "alternate tma_store": alternate + BY_TMA}
     numbers |= {"alternate multicast": shared, "alternate multicast 12": shared + 12, "alternate multicast tma_store": shared + BY_TMA}

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What the warpgroups of one CTA do when: a timeline of an attention case, from clocks that `probing_ptxas.py` adds to its PTX.
+"""Prints a timeline of the warpgroups of one CTA in an attention case, from clock probes that `probing_ptxas.py` adds to its PTX.
 
     LD_LIBRARY_PATH=.gpu/lib TEGULA_CACHE=off python3 bench/timeline.py window 4 16 4096 128 --number 1024
 
-Prints, for each warpgroup, cycles from each point to the next, some tiles into the launch: "issued" behind a commit of products, "turn", "scores" and "sums"
-with < in front of a wait and > behind it, "store" behind a store. The probes cost a few cycles each.
+Prints, for each warpgroup, the cycles from each point to the next, some tiles into the launch: "issued" after a commit of MMAs, "turn", "scores" and "sums"
+with < before a wait and > after it, "store" after a store. The probes cost a few cycles each.
 """
 import argparse
 import os

@@ -1,8 +1,8 @@
-"""Triton's tutorials as one writes them in Triton, for bench/triton_suites.py; each stands beside the same kernel of
+"""Triton's tutorials, written in Triton, for bench/triton_suites.py; each is compared with the same kernel of
 examples/triton.
 
-Functions with a leading underscore are kernels. The functions behind them launch them, with the grid and the
-configurations that a user of Triton writes, too: their lines count.
+Functions with a leading underscore are kernels. The functions after them launch them, with the grid and the
+configurations that a user of Triton also writes: their lines count.
 """
 import torch
 import triton

@@ -1,5 +1,5 @@
-"""Triton's tutorials for bench/peers.py: the kernels of examples/triton beside those of bench/triton_kernels.py. Rows of these suites
-make the table of docs/triton.md (tools/dev/triton_page.py).
+"""Triton's tutorials for bench/peers.py: the kernels of examples/triton compared with those of bench/triton_kernels.py. Rows of these suites
+form the table of docs/triton.md (tools/dev/triton_page.py).
 
 A suite yields (name, case, make); make() gives (ours, peers, error, work).
 """
@@ -19,7 +19,7 @@ def normal(*shape, dtype=F32):
 
 
 def pair(t, case, ours, theirs, results, work, number=0.0):
-    """`theirs`: the call of the peer; `results`: tensors of ours, those of the peer's, and what they have to be."""
+    """`theirs`: the call of the peer; `results`: our tensors, the peer's tensors, and the references."""
     run = t.caller(case, ours, number)
     run()
     theirs()
@@ -37,7 +37,7 @@ def elementwise(t, case, n, count, theirs, want, number=0.0):
 
 
 def dropout(t, n):
-    """Both draw different random numbers: compares the means, which are sums of 2^26 numbers."""
+    """Compares the means of 2^26 numbers, because both sides draw different random numbers."""
     x, y, other = torch.ones(n, device=DEVICE), torch.empty(n, device=DEVICE), torch.empty(n, device=DEVICE)
     mean = lambda a: a.double().mean().view(1)
     run = t.caller("triton_04_dropout", [x, y], 7)
@@ -63,7 +63,7 @@ def matmul(t, case, n, is_b_transposed, theirs, want):
 
 
 def grouped_gemm(t, sizes):
-    """Of squares, as the tutorial has them."""
+    """Square matrices, as in the tutorial."""
     a, b = ([normal(n, n, dtype=F16) for n in sizes] for _ in range(2))
     c, other = ([torch.empty_like(x) for x in a] for _ in range(2))
     table = lambda results: torch.tensor([[x.data_ptr() for x in row] for row in zip(a, b, results)], device=DEVICE)
@@ -86,7 +86,7 @@ def layer_norm(t, rows, n, eps=1e-5):
 def layer_norm_backward(t, rows, n, eps=1e-5):
     x, w, b, dy = normal(rows, n, dtype=F16), normal(n, dtype=F16), normal(n, dtype=F16), normal(rows, n, dtype=F16)
     mean, rstd = x.float().mean(-1), torch.rsqrt(x.float().var(-1, correction=0) + eps)
-    # Programs of each SM: Triton's have eight warps, ours one for every 1,024 columns.
+    # Programs per SM: Triton's have eight warps, ours one warp per 1,024 columns.
     sms = torch.cuda.get_device_properties(DEVICE).multi_processor_count
     made = lambda of_sm: [torch.empty_like(x), *(torch.empty(of_sm * sms, n, device=DEVICE) for _ in range(2)), torch.empty_like(w), torch.empty_like(w)]
     ours, theirs = made(max(2, 8192 // n)), made(2)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Shapes before and after tuning, beside cuBLAS and cuDNN.
+"""Times shapes before and after tuning, with cuBLAS and cuDNN as peers.
 
     python3 bench/tune_shapes.py [--lib PATH] [--filter RE] [--full] [--same-bits] [--seconds S] [--out FILE.jsonl]
 
-Each shape is timed as the library chooses it, tuned by tune(), and timed again: the same tensors, random order, cold L2, peers.py's timer. TEGULA_CACHE_DIR
-says where winners are kept; a fresh folder shows the choices without any. A line a shape: microseconds of the peer, before and after, ratios to the peer, and what each decision became. It ends after --seconds
-(480), with the shapes that it has not reached named.
+Each shape is timed with the library's choice, tuned by tune(), and timed again: the same tensors, random order, cold L2, peers.py's timer. TEGULA_CACHE_DIR
+is where winners are stored; a new folder shows the choices without winners. Prints one line per shape: microseconds of the peer, before and after, ratios to the peer, and the result of each decision. It ends after --seconds
+(480) and lists the shapes that it did not reach.
 """
 import argparse
 import functools

@@ -1,5 +1,5 @@
-"""Kernels of users for bench/peers.py, called without tuning, compared with peers and with the same kernels tuned and with the
-first value of each tune(). Nothing but the cost model chooses their values (docs/untuned.md).
+"""User kernels for bench/peers.py, called without tuning, compared with peers and with the same kernels tuned and with the
+first value of each tune(). Only the cost model chooses their values (docs/untuned.md).
 
     python3 bench/peers.py --lib LIB --filter '^untuned'
 """

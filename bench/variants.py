@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Ours only, one library and one plan a process: for comparing variants of the compiler with each other.
+"""Times our kernels only, with one library and one plan per process, to compare variants of the compiler.
 
     for round in 1 2; do LD_LIBRARY_PATH=OLD python3 bench/variants.py --lib OLD/libtegula_bench.so; TEGULA_PLAN=.. python3 bench/variants.py; done
 
-Each case alone and steady, cold L2: the clock follows what a kernel draws, so that cases timed in turn would share one. Prints the case, its median in us, and the sum of its
-result, which tells whether two variants computed the same.
+Each case runs alone until it is steady, with cold L2: the clock depends on a kernel's power, so interleaved cases would share a clock. Prints the case, its median in us, and the sum of its
+result, which shows whether two variants computed the same.
 
---cycles (LLVM's PTX only, attention or products) also prints how many clocks the CTAs took, on average and at most, and the clock's rate meanwhile. The card's power moves that
-rate between 1.4 and 1.8 GHz within seconds, whatever nvidia-smi says; cycles are the same in every run.
+--cycles (LLVM's PTX only, attention or products) also prints the mean and maximum clocks of the CTAs, and the clock rate. The power cap moves that
+rate between 1.4 and 1.8 GHz within seconds, whatever nvidia-smi reports; cycles are the same in every run.
 """
 import argparse
 import functools

@@ -5,8 +5,8 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 include(GNUInstallDirs)
 
-# libtegula_llvm.so is opened by plain name, so the RUNPATH of whoever asks finds it: libtegula.so has it beside itself,
-# programs in ../lib. Being relative, a copied build tree runs too (`make gpu-pack`).
+# libtegula_llvm.so is opened by plain name and found through the RUNPATH of the caller: next to libtegula.so, or in ../lib
+# of a program. The RUNPATH is relative, so that a copied build tree also runs (`make gpu-pack`).
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
 set(CMAKE_INSTALL_RPATH "$ORIGIN:$ORIGIN/../lib")
 if(NOT CMAKE_INSTALL_LIBDIR STREQUAL "lib")
@@ -21,8 +21,8 @@ if(PROJECT_IS_TOP_LEVEL)
   endif()
   find_program(TEGULA_CCACHE ccache)
   if(TEGULA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-    # Paths relative to the build folder: a clone elsewhere finds what another one has compiled. Precompiled headers are
-    # as new as what includes them, and are told apart by their contents.
+    # Paths are relative to the build folder, so that a clone elsewhere finds what another one has compiled. Precompiled
+    # headers are as new as the files that include them, and are distinguished by their contents.
     set(sloppiness pch_defines,time_macros,include_file_ctime,include_file_mtime)
     set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1
                                     CCACHE_SLOPPINESS=${sloppiness} "${TEGULA_CCACHE}")

@@ -27,7 +27,7 @@ target_include_directories(tegula INTERFACE "$<INSTALL_INTERFACE:${CMAKE_INSTALL
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/python/" DESTINATION ${CMAKE_INSTALL_DATADIR}/tegula/python COMPONENT library
   FILES_MATCHING PATTERN "*.py" PATTERN "pyproject.toml" PATTERN "__pycache__" EXCLUDE)
 
-# Winners are read from the folder `tegula/winners` beside the library.
+# Winners are read from the folder `tegula/winners` next to the library.
 file(MAKE_DIRECTORY "${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/tegula")
 file(CREATE_LINK "${PROJECT_SOURCE_DIR}/autotune/winners" "${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/tegula/winners" SYMBOLIC)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/autotune/winners" DESTINATION ${CMAKE_INSTALL_LIBDIR}/tegula

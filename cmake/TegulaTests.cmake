@@ -1,5 +1,5 @@
 # GoogleTest programs. A program holds the tests of many files, since linking and starting a program per file costs more
-# than most tests; ctest runs each file in a process of its own (tests/main/main.cpp), under a name made of its path:
+# than most tests; ctest runs each file in a separate process (tests/main/main.cpp), under a name derived from its path:
 # unit/ir/plan_test.cpp is the test unit_ir_plan_test, wherever it is linked.
 find_package(GTest REQUIRED CONFIG)
 

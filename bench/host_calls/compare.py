@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Runs tegula_host_calls of two versions in turn and prints microseconds of a call, old beside new.
+"""Runs tegula_host_calls of two versions alternately and prints microseconds per call, old next to new.
 
-compare.py OLD NEW [--rounds N] [ARGUMENTS...]: OLD and NEW are the programs, ARGUMENTS go to both (--gpu). The best of
-each row's rounds counts. `over plain` is what a call costs beyond its launches, each at the price of a plain kernel of
+compare.py OLD NEW [--rounds N] [ARGUMENTS...]: OLD and NEW are the programs, ARGUMENTS go to both (--gpu). A row
+is the best of its rounds. `over plain` is the cost of a call beyond its launches, each counted as a plain kernel of
 four tensors in the same mode.
 """
 import json

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Functions to run commands in a bare Debian, for scripts that source this file before anything else. mmdebstrap makes
-# the root from the mirror that this machine's apt reads. The script is started again in a mount namespace of its own,
+# Functions to run commands in a bare Debian, for scripts that source this file before anything else. mmdebstrap creates
+# the root from the mirror that this machine's apt uses. The script restarts itself in a separate mount namespace,
 # so that no mount outlives it.
 [ "$(id -u)" -eq 0 ] || { echo "${0##*/}: a chroot needs root" >&2; exit 1; }
 if [ -z "${TEGULA_MOUNT_NAMESPACE:-}" ]; then

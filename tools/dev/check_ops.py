@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Checks that ops and passes are rows of tables. check_ops.py [ROOT]
 
-- Nothing switches over ops: what an op means to a piece of code is a duty or a trait of its row in ir/ops.def, or an
-  entry of a table by op (ir/op_table.h), so that a new op has nothing to be forgotten in a `default:`.
-- Each op stands in a file test (tests/filetests/**/*.tir).
-- A pass is a row of ir/passes/passes.def and the file of its name in ir/passes; what lies beside them is in folders.
+- No code switches over ops: the treatment of an op is a duty or a trait of its row in ir/ops.def, or an entry of a
+  table by op (ir/op_table.h), so that a new op cannot be forgotten in a `default:`.
+- Each op occurs in a file test (tests/filetests/**/*.tir).
+- A pass is a row of ir/passes/passes.def and the file of its name in ir/passes; other files there are in subfolders.
 """
 import pathlib
 import re

@@ -4,7 +4,7 @@
 tools/dev/banned_words.tsv has a row for each: scopes, level, pattern (Python re), what to write instead. Scopes:
   id     code of .cpp, .h, .def and .cu without comments and strings
   block  first words of a comment block (consecutive lines of //)
-  trail  first words of a comment behind code
+  trail  first words of a comment after code
   public first words of either in a public header
   com    any comment
   doc    docs/*.md and README.md (docs/experiments/, lab notes, apart)

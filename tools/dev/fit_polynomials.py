@@ -4,9 +4,9 @@
 fit_polynomials.py [NAME ...]: fits those rows again and keeps the others; without names, all. Needs mpmath.
 
 Each row of ROWS is a function, an interval, a weight, and the powers of x that the polynomial has. The fit is minimax of
-(polynomial - function) * weight by Remez's exchange, in 60 digits. Coefficients are rounded to the type one after the
-other, lowest power first, and the rest is fitted again, so that later ones make up for the rounding of earlier ones;
-where that is no better, all at once.
+(polynomial - function) * weight by Remez's exchange, in 60 digits. Coefficients are rounded to the type one by one,
+lowest power first, and the rest is fitted again, so that later ones compensate for the rounding of earlier ones;
+if that is not better, all are rounded at once.
 """
 import pathlib
 import re

@@ -2,7 +2,7 @@
 """Writes the files of docs/ that the program `tegula` makes whole.
 
 program_pages.py [--check] PROGRAM NAME: NAME is one of FILES; with --check, and without TEGULA_BLESS=1, compares only.
-Arguments behind NAME go to the program, too: a program that lacks what they need (exit code 77) runs again without them."""
+Arguments after NAME are passed to the program: a program that lacks what they need (exit code 77) runs again without them."""
 import os
 import pathlib
 import subprocess

@@ -66,7 +66,7 @@ def count(code, comment):
 
 
 def newest_rows():
-    """By suite, case and back end: files are named by their date and number, and those of sweeps count as those beside them."""
+    """Returns the newest row per suite, case and back end; files, those of sweeps included, are ordered by their names, which begin with the date."""
     found, results = {}, ROOT / "bench/results"
     for path in sorted(results.rglob("*.jsonl"), key=lambda path: path.stem):
         for line in path.read_text().splitlines():

@@ -13,7 +13,7 @@ constexpr int kMinStages = 2, kMaxStages = 4;
 
 /// Plans two CTAs per SM if both have room for three stages. It is for kernels whose threads copy
 /// the operands: the other CTA then works during the first copies and the epilogue of a tile, and
-/// at the barrier of each step. `beside`: bytes of shared memory in addition to the rings.
+/// at the barrier of each iteration. `beside`: bytes of shared memory in addition to the rings.
 void pair_ctas(Plan& plan, const TargetRow& target, const DotNeeds& needs, std::int64_t beside,
                std::int64_t needed) {
   constexpr int kMinPairedStages = 3;
