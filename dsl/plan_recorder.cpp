@@ -177,7 +177,7 @@ namespace tegula {
 Device PlanBuilder::device() const { return recorder_.device(); }
 std::size_t PlanBuilder::size() const { return recorder_.size(); }
 PlanSlot PlanBuilder::argument(std::size_t i) const {
-  if (i >= size()) throw InternalError("a plan asks for an argument that its call does not have");
+  if (i >= size()) throw InternalError("a plan uses an argument that its call does not have");
   return {static_cast<int>(i)};
 }
 const Tensor& PlanBuilder::tensor(PlanSlot slot) const { return recorder_.tensor(slot.index); }

@@ -160,7 +160,7 @@ void Tracer::compare(const OpenScope& scope, BodyComparison& same, ir::OpId firs
   };
   if (const auto difference = same.run(first, second)) {
     const auto note = [&](ir::OpId op, std::string_view when) {
-      if (!op) return Note{{}, fmt::format("recorded {}: nothing more", when)};
+      if (!op) return Note{{}, fmt::format("recorded {}: no further operation", when)};
       return Note{kernel[op].loc, fmt::format("recorded {}: {}", when, ir::print_op(kernel, op))};
     };
     report({note(difference->first, "first"), note(difference->second, "again")});

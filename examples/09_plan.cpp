@@ -59,7 +59,7 @@ int main() {
     right = false;
   } catch (const CompileError& e) {
     std::printf("--- too much\n%s\n", e.what());
-    right = right && holds(e.what(), "09_plan.cpp:") && holds(e.what(), "ask for stages=");
+    right = right && holds(e.what(), "09_plan.cpp:") && holds(e.what(), "request stages=");
   }
   std::printf("%s\n", right ? "all as it should be" : "SOMETHING IS WRONG");
   return right ? 0 : 1;

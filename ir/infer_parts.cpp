@@ -63,7 +63,7 @@ Inferred infer_scatter(const InferArgs& a) {
   const std::string_view kind = a.attrs.s(AttrName::kind);
   constexpr std::array<std::string_view, 5> kKinds{"store", "add", "max", "min", "or"};
   if (std::ranges::find(kKinds, kind) == kKinds.end())
-    return Inferred::fail(fmt::format("no kind of scatter: {}", kind));
+    return Inferred::fail(fmt::format("not a kind of scatter: {}", kind));
   if (kind != "store" && (into.is_pointer() || !is_integer(into.dtype())))
     return Inferred::fail("integers alone are combined: the order would decide the bits of floats");
   return {{Type::tile(into.elem(), into.shape())}, ""};

@@ -42,7 +42,7 @@ std::string ops_markdown() {
           "without layout, views, scalars; run by the interpreter), `machine` (tiles with layouts, "
           "shared memory, barriers; run by the interpreter) and `simt` (registers of one thread; "
           "emitted, and run by the simulator).") +
-      "\nBehind an op stand the numbers of its operands and results.\n";
+      "\nThe numbers after an op are those of its operands and results.\n";
   for (std::size_t family = 0; family < kFamilies.size(); ++family) {
     out += fmt::format("\n## {}\n\n", kFamilies[family]);
     for (const OpInfo& row : all_ops())

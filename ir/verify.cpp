@@ -86,7 +86,8 @@ class Verifier {
       return report(op, fmt::format("has {} operands, takes {}..{}", operands, row.operands.min,
                                     row.operands.max));
     if (row.results != kVariadic && static_cast<int>(d.results.size()) != row.results)
-      return report(op, fmt::format("has {} results, gives {}", d.results.size(), row.results));
+      return report(op,
+                    fmt::format("has {} results, but returns {}", d.results.size(), row.results));
     if (row.regions != kVariadic && static_cast<int>(d.regions.size()) != row.regions)
       return report(op, fmt::format("has {} regions, takes {}", d.regions.size(), row.regions));
     if (!row.allowed_in(k_.info.form))
@@ -121,7 +122,7 @@ class Verifier {
     const Inferred inferred = row.infer({operand_types, d.attrs});
     if (!inferred.error.empty()) return report(op, inferred.error);
     if (inferred.types.size() != d.results.size())
-      return report(op, fmt::format("has {} results, its operands give {}", d.results.size(),
+      return report(op, fmt::format("has {} results, but its operands imply {}", d.results.size(),
                                     inferred.types.size()));
     for (std::size_t i = 0; i < d.results.size(); ++i)
       if (!same_without_layout(k_.type(d.results[i]), inferred.types[i]))
@@ -140,16 +141,16 @@ class Verifier {
     const OpData& d = k_[op];
     const Type view = k_.type(d.results[0]), pointer = k_.type(d.operands[0]);
     if (!view.is_view() || !view.view_facts().is_made)
-      return report(op, "its result is no made view");
+      return report(op, "its result is not a made view");
     if (pointer != Type::pointer(view.dtype()))
-      report(op, fmt::format("{} is no address of {}", pointer.str(), name(view.dtype())));
+      report(op, fmt::format("{} is not an address of {}", pointer.str(), name(view.dtype())));
     if (std::ssize(d.operands) != 1 + 2 * view.rank())
       return report(op, "takes an extent and a stride of each dimension");
     const ViewFacts& facts = view.view_facts();
     const auto is_none = [](std::int64_t n) { return n < 1; };
     if (facts.align < 1 || std::ranges::any_of(facts.dim_div, is_none) ||
         std::ranges::any_of(facts.stride_div, is_none))
-      report(op, "promises multiples of nothing");
+      report(op, "has an alignment that is not a power of two");
     for (std::size_t i = 1; i < d.operands.size(); ++i) {
       const Type number = k_.type(d.operands[i]);
       const bool is_index =
@@ -177,11 +178,11 @@ class Verifier {
                 from.rank() == to.rank() && std::ssize(at) == from.rank();
     for (std::size_t d = 0; fits && d < at.size(); ++d)
       fits = at[d] >= 0 && at[d] + to.shape()[d] <= from.shape()[d];
-    if (!fits) report(op, fmt::format("{} is no box of {}", to.str(), from.str()));
+    if (!fits) report(op, fmt::format("{} is not a box of {}", to.str(), from.str()));
   }
 
   void cluster_reduce_scatter(OpId op, OpId owner) {
-    if (owner) report(op, "stands outside of loops and branches");
+    if (owner) report(op, "must be outside of loops and branches");
     const Type whole = k_.type(k_[op].operands[0]), part = k_.type(k_[op].results[0]);
     const std::int64_t axis = k_[op].attrs.i(AttrName::axis);
     if (!whole.is_tile() || axis < 0 || axis >= whole.rank())
@@ -198,7 +199,7 @@ class Verifier {
   }
 
   void cluster_gather(OpId op, OpId owner) {
-    if (owner) report(op, "stands outside of loops and branches");
+    if (owner) report(op, "must be outside of loops and branches");
     const OpData& d = k_[op];
     if (d.results.size() != d.operands.size())
       return report(
@@ -206,8 +207,8 @@ class Verifier {
     for (std::size_t i = 0; i < d.results.size(); ++i) {
       const Type given = k_.type(d.operands[i]);
       if (!given.is_tile() || given.rank() == kMaxRank)
-        return report(op,
-                      fmt::format("operand {} is no tile of less than {} dimensions", i, kMaxRank));
+        return report(
+            op, fmt::format("operand {} is not a tile of less than {} dimensions", i, kMaxRank));
       Ints shape{k_.info.cluster};
       shape.insert(shape.end(), given.shape().begin(), given.shape().end());
       const Type wanted = Type::tile(given.elem(), shape);

@@ -29,7 +29,7 @@ Value of_operand(Vjp& v, Opcode f) { return of_f32(v, f, v.op.operands[0]); }
 
 void read(Vjp& v, Value view) {
   if (v.sweep.place == Sweep::Place::Region)
-    v.refuse("reads a tensor whose gradient is wanted in a branch or a loop: read it before");
+    v.refuse("reads a tensor whose gradient is required in a branch or a loop: read it before");
   v.sweep.loads.push_back({view, v.id, v.counted(v.g)});
 }
 

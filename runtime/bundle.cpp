@@ -50,7 +50,7 @@ std::string_view mapped(const std::filesystem::path& file) {
   if (descriptor < 0) throw failed(std::strerror(errno));
   struct stat s{};
   if (::fstat(descriptor, &s) != 0) throw failed(std::strerror(errno));
-  if (!S_ISREG(s.st_mode)) throw failed("it is no file");
+  if (!S_ISREG(s.st_mode)) throw failed("it is not a file");
   if (s.st_size == 0) throw failed("it is empty");
   const auto bytes = static_cast<std::size_t>(s.st_size);
   void* at = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);

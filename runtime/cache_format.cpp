@@ -218,7 +218,7 @@ ReadResult decode_entry(std::string_view file, const CacheKey& wanted) {
   if (!result.why.empty()) return result;
   if (sections.text[Section::key] != wanted.canonical()) {
     result.state = ReadStatus::other_key;
-    result.why = "holds another key";
+    result.why = "contains another key";
     return result;
   }
   for (const Field& field : kFields)

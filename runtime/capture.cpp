@@ -18,7 +18,7 @@ Capture capture_of(cu::Stream stream) {
   if (status != cu::kCaptureActive)
     throw DeviceError(diagnostic(ErrorId::driver_call, {}, {}, "cuStreamGetCaptureInfo",
                                  "the stream records no CUDA graph, or its capture was invalidated",
-                                 "begin the capture again, and queue nothing in it that waits"),
+                                 "begin the capture again, and queue no work in it that waits"),
                       cu::kErrorStreamCaptureInvalidated, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED");
   return c;
 }

@@ -129,7 +129,7 @@ DoctorCheck examine_llvm() {
   f.detail =
       fmt::format("libtegula_llvm.so is not at {}", fmt::join(codegen::llvm_module_places(), ", "));
   f.remedy =
-      "build with TEGULA_LLVM=ON (Debian: llvm-19-dev) or copy the library beside libtegula.so";
+      "build with TEGULA_LLVM=ON (Debian: llvm-19-dev) or copy the library next to libtegula.so";
   return f;
 }
 

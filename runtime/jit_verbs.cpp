@@ -32,7 +32,7 @@ std::vector<ir::Pass> optimize_passes() {
                     "tiles become the registers of one thread"});
   passes.push_back({"merge_equal_registers", ir::Form::Simt, ir::Form::Simt,
                     &codegen::merge_equal_registers,
-                    "computes registers once that shifts and masks leave equal"});
+                    "computes registers that shifts and masks make equal only once"});
   passes.push_back({"canonicalize_simt", ir::Form::Simt, ir::Form::Simt, &ir::canonicalize,
                     "cleans up after lowering"});
   passes.push_back({"check_simt", ir::Form::Simt, ir::Form::Simt, &codegen::check_simt,

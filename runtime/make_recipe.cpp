@@ -68,7 +68,7 @@ class GridCompiler {
   std::uint8_t param_index(ir::Value v) const {
     for (std::size_t i = 0; i < tile_.params().size(); ++i)
       if (tile_.params()[i].value == v) return static_cast<std::uint8_t>(i);
-    throw InternalError("launch region uses a value that is no parameter");
+    throw InternalError("launch region uses a value that is not a parameter");
   }
 
   /// Returns the step of an operand. A scalar parameter is read as its integer value.

@@ -75,7 +75,7 @@ std::shared_ptr<Module> Module::load_cubin(std::span<const char> cubin) {
   if (!std::string_view(cubin.data(), cubin.size())
            .starts_with("\x7f"
                         "ELF"))
-    throw InternalError("the driver would not recognise a cubin: it is no ELF file");
+    throw InternalError("the driver would not recognise a cubin: it is not an ELF file");
   const std::shared_ptr<Module> module(new Module());
   module->image_.assign(cubin.begin(), cubin.end());
   const RelaxedCaptureScope relaxed;

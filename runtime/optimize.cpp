@@ -148,7 +148,7 @@ bool fits_with(Compilation& k, ir::PassContext context) {
     context.planned.asked.stages = stages;
     if (context.plan) context.plan->stages = stages;
     if (fits_with(k, std::move(context)))
-      suggest(fmt::format("with stages={} it", stages), fmt::format("ask for stages={}", stages));
+      suggest(fmt::format("with stages={} it", stages), fmt::format("request stages={}", stages));
   }
   if (fits_with(k, {})) suggest("the plan that is chosen without it", "leave it out");
   throw CompileError(said);

@@ -35,7 +35,7 @@ constexpr EnvRow kVariables[] = {
 
 [[noreturn]] void refuse(const char* name, std::string_view value, std::string_view allowed) {
   throw DeviceError(diagnostic(ErrorId::bad_environment, {}, {}, name, value,
-                               "the value is not allowed", fmt::format("give {}", allowed)));
+                               "the value is not allowed", fmt::format("use {}", allowed)));
 }
 
 std::string parse_Text(const char*, const std::string& value, const char*) { return value; }

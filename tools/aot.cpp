@@ -81,11 +81,12 @@ void add_library_call(const CallShape& shape, const ShapedCall& call, const AotA
                       dsl::AheadTable& table) {
   const detail::Exported& callee = exported_of(shape);
   if (!call.tuning.empty())
-    throw std::runtime_error(fmt::format("line {}: {} is no kernel with values of tune(), as {} is",
-                                         shape.line, shape.callable, call.tuning.begin()->first));
+    throw std::runtime_error(
+        fmt::format("line {}: {} is not a kernel with values of tune(), as {} is", shape.line,
+                    shape.callable, call.tuning.begin()->first));
   if (const std::string decided{runtime::default_target(Device::cuda()).name()};
       decided != args.target)
-    throw std::runtime_error(fmt::format("{} is no kernel: it is decided for {}, which is {}",
+    throw std::runtime_error(fmt::format("{} is not a kernel: it is decided for {}, which is {}",
                                          shape.callable, runtime::device_properties(0).name,
                                          decided));
   const c::Arguments arguments(callee, call.args, true);
@@ -142,8 +143,8 @@ void add_aot(CLI::App& program, int&) {
   command->footer(
       "Lines of the file are those of `tegula tune`; words that name no dimension or parameter "
       "are\n"
-      "values of tune(). A kernel serves what is as regular as its line says, a callable of the\n"
-      "library these extents alone, by what it decides for the GPU. A program that links the "
+      "values of tune(). A kernel serves all calls with the regularity of its line, a callable of\n"
+      "the library only these extents, with its decisions for the GPU. A program that links the "
       "object\n"
       "needs libtegula.so, and neither LLVM nor NVRTC nor ptxas; where this machine has no "
       "assembler\n"

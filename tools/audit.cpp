@@ -117,7 +117,7 @@ class AuditRun {
     const auto close = std::ranges::count_if(firsts_, [](double r) { return r <= kClose; });
     fmt::print(
         "{} decisions: tuned {:.3f} of the best (median), {:.3f} (worst); the model's first {} "
-        "hold one within 3 % for {} of {}; rank correlation {:.2f} (mean); tunings differ by "
+        "contain one within 3 % for {} of {}; rank correlation {:.2f} (mean); tunings differ by "
         "{:.1f} "
         "% at most\n",
         firsts_.size(), tunings[tunings.size() / 2], tunings.back(), kFirst, close, firsts_.size(),
@@ -182,13 +182,12 @@ int audit(AuditArgs& args) {
 
 void add_audit(CLI::App& program, int& exit_code) {
   CLI::App* command = program.add_subcommand(
-      "audit", "Hold the model and the tuner against many configurations of the library's calls");
+      "audit", "Compare the model and the tuner with many configurations of the library's calls");
   command->footer(
-      "Of each decision of a call --configurations are measured once, half of them random, half "
+      "For each decision of a call, --configurations are measured once, half of them random, half "
       "the\n"
-      "model's first; fresh tunings that know nothing of them are then measured beside the best. "
-      "Timings\n"
-      "are kept by machine code in the store: a run that ends for want of time is run again.\n"
+      "model's first; independent tunings are then measured against the best of them. Timings\n"
+      "are stored by machine code: run the command again if it runs out of time.\n"
       "Example:\n  tegula audit --lib libtegula_bench.so --shapes bench/audit_shapes.txt "
       "--configurations 64 --seconds 150");
   const auto args = std::make_shared<AuditArgs>();

@@ -18,8 +18,8 @@ void calibrate(const std::string& name) {
   fmt::print("{} {}\n", device.str(), autotune::text_of(rates));
   const bool is_exact = find_profile(device.index).is_exact;
   if (!is_exact) autotune::keep_rates(device, rates);
-  fmt::print("{}\n", is_exact ? "its model has a row of its own, which choices go by"
-                              : "choices for this GPU go by these rates from now on");
+  fmt::print("{}\n", is_exact ? "its model has its own profile, which determines choices"
+                              : "these rates determine choices for this GPU from now on");
 }
 
 }  // namespace
@@ -27,9 +27,9 @@ void calibrate(const std::string& name) {
 void add_calibrate(CLI::App& program, int&) {
   CLI::App* command = program.add_subcommand(
       "calibrate",
-      "Measure the rates of a GPU in about a second, for choices on models that are not known");
+      "Measure the rates of a GPU of an unknown model in about a second, to base choices on them");
   command->footer(
-      "The rates are kept beside the winners. A tuning on such a GPU measures them by itself.\n"
+      "The rates are stored with the winners. Tuning on such a GPU measures them automatically.\n"
       "Example:\n  tegula calibrate --device cuda:1");
   const auto device = std::make_shared<std::string>("cuda:0");
   command->add_option("--device", *device, "The GPU")->capture_default_str();

@@ -52,7 +52,7 @@ class Reader {
       const auto n = number_of<int>(value);
       if (!n)
         refuse_shape(shape_,
-                     fmt::format("{}={} is no dimension, parameter or number", name, value));
+                     fmt::format("{}={} is not a dimension, parameter or number", name, value));
       out->tuning[name] = *n;
     }
     return out;
@@ -66,7 +66,7 @@ class Reader {
 
   std::int64_t extent(const std::string& name, std::string_view given) const {
     const auto n = number_of<std::int64_t>(given);
-    if (!n || *n < 0) refuse_shape(shape_, fmt::format("{}={} is no extent", name, given));
+    if (!n || *n < 0) refuse_shape(shape_, fmt::format("{}={} is not an extent", name, given));
     return *n;
   }
 
@@ -87,7 +87,7 @@ class Reader {
   TegulaArg number(const ExportParam& p, const std::string& given) {
     if (const auto i = number_of<std::int64_t>(given)) return {TEGULA_INT, 0, {.i = *i}};
     if (const auto f = number_of<double>(given)) return {TEGULA_FLOAT, 0, {.f = *f}};
-    refuse_shape(shape_, fmt::format("give the number {}=..", p.name));
+    refuse_shape(shape_, fmt::format("pass the number {}=..", p.name));
   }
 
   TegulaArg tensor(const ExportParam& p, const std::string& given, ShapedCall& out) {
@@ -106,7 +106,7 @@ class Reader {
         if (!extent && p.info.optional) return {TEGULA_NONE, 0, {0}};
         if (!extent)
           refuse_shape(shape_,
-                       fmt::format("the extent {} of {} is missing: give {}=.., or {}=f32[64,32]",
+                       fmt::format("the extent {} of {} is missing: pass {}=.., or {}=f32[64,32]",
                                    dim, p.name, dim.empty() ? "it" : dim, p.name));
         shape.push_back(*extent);
       }

@@ -118,7 +118,7 @@ int draw_mask(const MaskOptions& o) {
     return 0;
   }
   if (o.name.empty()) {
-    fmt::print(stderr, "mask: give the NAME of one, or --work, or --order\n");
+    fmt::print(stderr, "mask: pass the NAME of a mask, --work or --order\n");
     return 2;
   }
   const MaskEntry& entry = mask_entry(o.name);
@@ -155,7 +155,7 @@ void add_mask(CLI::App& program, int& exit_code) {
   auto o = std::make_shared<MaskOptions>();
   std::vector<std::string> names;
   for (const MaskEntry& e : mask_entries()) names.push_back(e.name);
-  c->add_option("NAME", o->name, "Which")->check(one_of(names));
+  c->add_option("NAME", o->name, "Name of the mask")->check(one_of(names));
   const auto positive = [&](const char* flag, int& value, const char* what) {
     c->add_option(flag, value, what)->check(CLI::Range(1, 1 << 22))->capture_default_str();
   };
@@ -179,11 +179,12 @@ void add_mask(CLI::App& program, int& exit_code) {
   c->add_option("--dim", o->heads.dim, "Head dim, likewise: a multiple of 8")
       ->check(CLI::Range(8, 256))
       ->capture_default_str();
-  c->add_flag("--work", o->work,
-              "Instead: a table of what attention computes under masks of the classes I and T");
+  c->add_flag(
+      "--work", o->work,
+      "Print a table of what attention computes under masks of the classes I and T instead");
   c->add_flag(
       "--order", o->order,
-      fmt::format("Instead: a table of how evenly {} programs share their tiles, by a model",
+      fmt::format("Print a table of how evenly {} programs share their tiles, by a model, instead",
                   host_profile().num_sms));
   c->add_option("--svg", o->svg, "Write the picture to this SVG file")->check(named(".svg"));
   c->add_option("--png", o->png, "Write the picture to this PNG file")->check(named(".png"));

@@ -232,7 +232,7 @@ const std::vector<MaskEntry>& mask_entries() {
 const MaskEntry& mask_entry(const std::string& name) {
   const auto at = std::ranges::find(mask_entries(), name, &MaskEntry::name);
   if (at == mask_entries().end())
-    throw CompileError(Diagnostic{"", "mask: no mask is called " + name, {}, {}, ""});
+    throw CompileError(Diagnostic{"", "mask: no mask is named " + name, {}, {}, ""});
   return *at;
 }
 

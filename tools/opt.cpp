@@ -79,7 +79,7 @@ void check_chain(ir::Form form, const std::vector<ir::Pass>& passes) {
     if (p.takes != form)
       refuse_options(fmt::format("pass {} takes the {} form, here the kernel is in {} form", p.name,
                                  ir::name(p.takes), ir::name(form)),
-                     "tegula opt --list tells what each pass takes and leaves");
+                     "tegula opt --list shows the input and output form of each pass");
     form = p.leaves;
   }
 }
@@ -141,7 +141,7 @@ std::string result_of(const OptOptions& given) {
   const OptOptions o = with_header(given, text);
   if (o.emit == "schedule") {
     if (kernel.info.form != ir::Form::Tile)
-      refuse_options("--emit=schedule takes the tile form", "give the kernel as it was traced");
+      refuse_options("--emit=schedule takes the tile form", "pass the kernel as it was traced");
     ir::PassContext context = context_of(o);
     return ir::print(ir::requested_schedule(kernel, context, o.schedule).schedule);
   }

@@ -88,7 +88,7 @@ ReportedRun read_run(const std::filesystem::path& file) {
       if (event == "shape") add_shape(run, e);
       if (event == "device") add_device(run, e);
     } catch (const json::exception& e) {
-      throw std::runtime_error(fmt::format("{}:{}: no event of `tegula tune --json`: {}",
+      throw std::runtime_error(fmt::format("{}:{}: not an event of `tegula tune --json`: {}",
                                            file.string(), number, e.what()));
     }
   }

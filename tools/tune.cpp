@@ -157,7 +157,8 @@ class ShapeTuning {
             for (const TunedDecision& d : decisions) collect(*step.kernel, device, d.family);
         });
     if (decisions.empty())
-      throw std::runtime_error(std::string(callee.name()) + " is no kernel and decides nothing");
+      throw std::runtime_error(std::string(callee.name()) +
+                               " is not a kernel and has no decisions");
     return shape_of(decisions);
   }
 

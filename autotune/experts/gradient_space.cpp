@@ -78,13 +78,13 @@ bool multicasts_otherwise(const P& p, const C& c, const Limits&) {
 using enum Severity;
 constexpr Rule<P, C> kRules[] = {
     {"height", "most experts have one tile, of 128 rows at most", dominated, 0, has_other_height},
-    {"few_rows", "the registers of one warpgroup hold no wide tile beside its epilogue", degraded,
-     1, is_wide_for_few_rows},
+    {"few_rows", "one warpgroup lacks registers for a wide tile and its epilogue", degraded, 1,
+     is_wide_for_few_rows},
     {"width", "other widths were slower in the layers that were measured", dominated, 1,
      has_other_width},
-    {"aligned", "an expert's rows are a multiple of 64, which a step along them does not leave",
+    {"aligned", "an iteration along an expert's rows, a multiple of 64, must not leave them",
      refused, 2, has_other_steps_than_rows},
-    {"depth", "an iteration of 128 bytes along k is as long as its barriers want", dominated, 2,
+    {"depth", "an iteration of 128 bytes along k already hides its barriers", dominated, 2,
      has_other_depth},
     {"shared_memory", "the ring does not fit shared memory", refused, 3,
      is_deeper_than_shared_memory, true},

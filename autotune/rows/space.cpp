@@ -91,18 +91,20 @@ bool is_other_cluster(const P& p, const C& c, const Limits&) {
 
 using enum Severity;
 constexpr Rule<P, C> kRules[] = {
-    {"registers", "a CTA's registers do not hold the row", refused, 0, is_longer_than_registers},
+    {"registers", "the row does not fit in a CTA's registers", refused, 0,
+     is_longer_than_registers},
     {"clusters", "the target has no clusters, or the kernel no sum over one", refused, 0,
      has_no_clusters},
     {"passes", "all of a row is transformed at once", refused, 0, has_no_second_pass},
     {"method", "a row that is held is read once", dominated, 0, is_not_the_first_that_fits},
-    {"rows", "a CTA's registers do not hold so many rows", refused, 1, has_rows_for_nothing, true},
+    {"rows", "so many rows do not fit in a CTA's registers", refused, 1, has_rows_for_nothing,
+     true},
     {"rows_of_tile", "a warp holds a whole row, in accesses of 16 bytes", dominated, 1,
      has_other_rows},
     {"ctas", "only clusters have several CTAs", refused, 2, has_ctas_for_nothing},
-    {"row", "the cluster does not hold the row", refused, 3, does_not_hold_the_row},
-    {"least_cluster", "CTAs of other widths, or more than hold the row, took longer", dominated, 3,
-     is_other_cluster},
+    {"row", "the row does not fit in the cluster's registers", refused, 3, does_not_hold_the_row},
+    {"least_cluster", "CTAs of other widths, or more CTAs than the row needs, were slower",
+     dominated, 3, is_other_cluster},
 };
 
 /// Counts each byte once. A second pass reads from the L2 and waits for the first; few or small

@@ -96,7 +96,8 @@ void TuningStore::warn(const std::string& text) {
 }
 
 void TuningStore::tell_unsound(int rows) {
-  if (rows > 0) warn(fmt::format("{} holds {} damaged rows: ignored", path_.string(), rows));
+  if (rows > 0)
+    warn(fmt::format("{} contains {} damaged rows, which are ignored", path_.string(), rows));
 }
 
 void TuningStore::open_memory() {

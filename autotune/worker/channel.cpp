@@ -118,7 +118,7 @@ WorkerMessage Channel::receive(Deadline deadline) {
   receive_bytes(message.blob.data(), message.blob.size(), deadline, false);
   if (header.content != checksum_of(text, message.blob)) throw WorkerLost{"a damaged message"};
   message.fields = nlohmann::json::parse(text, nullptr, false);
-  if (message.fields.is_discarded()) throw WorkerLost{"a message that is no JSON"};
+  if (message.fields.is_discarded()) throw WorkerLost{"a message that is not JSON"};
   return message;
 }
 

@@ -18,8 +18,8 @@ void ClusterCheck::visit(SharedState& state, OpId op) {
   const bool reads = d.opcode == Opcode::LdCluster;
   if (!state.is_after_cluster_barrier)
     c_.report(reads ? Detector::SharedRace : Detector::MbarrierMisuse,
-              reads ? "another CTA's memory is read, and no cluster barrier tells what is there"
-                    : "no cluster barrier tells that another CTA has made its mbarriers",
+              reads ? "another CTA's memory is read without a preceding cluster barrier"
+                    : "another CTA's mbarrier is used without a preceding cluster barrier",
               op);
   // No barrier must follow a TMA load: the receiving CTA waits for it.
   if (d.opcode == Opcode::TmaLoad) return;
@@ -40,7 +40,7 @@ void ClusterCheck::wait(SharedState& state) {
 void ClusterCheck::exit(const SharedState& state) {
   if (state.remote != Remote::None)
     c_.report(Detector::RemoteExit,
-              "a CTA exits while others may use its memory: no cluster barrier is behind it",
+              "a CTA exits while others may use its memory: no cluster barrier follows",
               state.remote_use);
 }
 

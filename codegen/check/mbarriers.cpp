@@ -44,7 +44,7 @@ void Mbarriers::expect_initialized(const SharedState& state, OpId op, Value addr
       is_made = true;
       if ((s.seen >> g & 1U) == 0 && (threads & ~p.threads).any())
         c_.report(Detector::MbarrierMisuse,
-                  "no barrier orders the use of an mbarrier behind its initialisation", op, p.op);
+                  "no barrier orders the use of an mbarrier after its initialisation", op, p.op);
     }
     if (!is_made && !initialized_.empty())
       c_.report(Detector::MbarrierMisuse, "no mbarrier was initialised there", op);

@@ -26,15 +26,15 @@ const char* refuses_store(const SmemAccess& p, const AccessStatus& s, const Smem
     return "shared memory is written while a TMA store that was never committed reads it";
   if (!s.done) return "shared memory is written while a TMA store may still read it";
   if ((s.seen >> write.group & 1U) == 0 && !is_within(write.threads, p.threads))
-    return "shared memory is written, and no barrier tells that the TMA store has read it";
+    return "shared memory is written, and no barrier orders that after the TMA store's read";
   return nullptr;
 }
 
 const char* refuses_product(const SmemAccess& p, const AccessStatus& s, const SmemAccess& write) {
   if (!s.done) return "shared memory is written while a wgmma may still read it";
   if (p.group != write.group && (s.seen >> write.group & 1U) == 0)
-    return "shared memory is written, and no barrier tells that another warpgroup's wgmma has "
-           "read it";
+    return "shared memory is written, and no barrier orders that after the read of another "
+           "warpgroup's wgmma";
   return nullptr;
 }
 
@@ -154,8 +154,8 @@ void visit_exit(Checker& c, const SharedState& state) {
                is_store ? "a TMA store is never committed" : "a wgmma is never committed", p.op);
     else
       c.report(Detector::AsyncAtExit,
-               is_store ? "nobody waits until a TMA store has read its source"
-                        : "nobody waits for a wgmma",
+               is_store ? "no thread waits until a TMA store has read its source"
+                        : "no thread waits for a wgmma",
                p.op);
   }
 }

@@ -75,8 +75,8 @@ void WgmmaCheck::expect_fenced(OpId op) {
       const bool is_written = c_.k.type(v).is_vec() && c_.k[at].opcode != Opcode::Poison;
       if (is_written && c_.k[v].def == at)
         c_.report(Detector::WgmmaFence,
-                  i == 0 ? "the accumulator is written behind the last wgmma_fence"
-                         : "the A registers are written behind the last wgmma_fence",
+                  i == 0 ? "the accumulator is written after the last wgmma_fence"
+                         : "the A registers are written after the last wgmma_fence",
                   op, at);
     }
 }

@@ -30,8 +30,8 @@ int log2_of(int n) { return std::countr_zero(static_cast<unsigned>(n)); }
       std::has_single_bit(extent)
           ? std::string(reason)
           : fmt::format(
-                "{} is no power of two, and a slice would end within a piece that the "
-                "threads hold whole",
+                "{} is not a power of two, and a slice would end within a part that threads "
+                "cannot divide",
                 extent);
   fail(ErrorId::cluster_cut, loc, {},
        fmt::format("[{}]", fmt::join(whole.shape().begin(), whole.shape().end(), ", ")), parts,
@@ -59,7 +59,7 @@ Value flips_of_part(Lowering& l, const SharedLayout& shared, int parts, Value nu
   const Slab& slab = shared.slabs().front();
   if (shared.slabs().size() != 1 || slab.bits[0] != log2_of(parts))
     throw InternalError("cluster_reduce_scatter: parts of " + shared.str() +
-                        " are not told apart by bits");
+                        " are not distinguished by bits");
   Value flips;
   for (int bit = 0; bit < slab.bits[0]; ++bit) {
     const std::uint32_t basis = slab.basis[static_cast<std::size_t>(slab.first_bit(0) + bit)];

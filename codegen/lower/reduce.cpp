@@ -128,7 +128,7 @@ class Reduction {
     std::vector<ThreadDigit> digits;
     for (int mask : plan_.warp_masks) {
       if (!std::has_single_bit(static_cast<unsigned>(mask)))
-        throw InternalError("reduce: parts lie along sums of warp bits");
+        throw InternalError("reduce: parts are along sums of warp bits");
       digits.push_back({HwDim::Warp, mask, 2, 0});
     }
     digits.insert(digits.end(), plan_.warp_digits.begin(), plan_.warp_digits.end());

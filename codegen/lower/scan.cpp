@@ -45,7 +45,7 @@ int bits_along(const LinearLayout& layout, HwDim in, int axis) {
     const int step = layout.basis(in, bit)[axis];
     if (step == 0) continue;
     if (bit != bits || step <= last)
-      throw InternalError(fmt::format("scan: {} do not lie in order along the axis", name(in)));
+      throw InternalError(fmt::format("scan: {} are not in order along the axis", name(in)));
     last = step, ++bits;
   }
   return bits;

@@ -259,7 +259,7 @@ void Cta::report_deadlock() {
   for (const Warp& w : warps_)
     if (!w.done && kernel()[w.waiting.op].opcode == ir::Opcode::SetMaxNReg)
       findings.add({Detector::SetMaxNReg, w.waiting.op, {}, w.index},
-                   fmt::format("the warps together ask for more than {} registers",
+                   fmt::format("the warps together request more than {} registers",
                                launch.program.kernel().info.target->registers_per_sm));
   findings.add({Detector::Deadlock,
                 first->waiting.op,
@@ -281,10 +281,10 @@ void Cta::report_spin() {
   std::string text = "nothing that the loop's condition depends on changes";
   if (s.read) {
     const Loc loc = kernel()[s.read].loc;
-    text = fmt::format("the loop waits for {}, which holds {} and nobody changes: {}{} reads it{}",
-                       global().describe(s.address), s.value, op_name(kernel(), s.read),
-                       loc.known() ? fmt::format(" at {}:{}", loc.file, loc.line) : "",
-                       last_change(s.address));
+    text = fmt::format(
+        "the loop waits for {}, which contains {} and never changes: {}{} reads it{}",
+        global().describe(s.address), s.value, op_name(kernel(), s.read),
+        loc.known() ? fmt::format(" at {}:{}", loc.file, loc.line) : "", last_change(s.address));
   }
   findings.add({Detector::Deadlock, s.loop, s.read, spinning->index, -1, s.address}, text);
 }
@@ -305,8 +305,9 @@ void Cta::report_exit_state() {
                    fmt::format("mbarrier {:#x} is left with {} bytes missing in phase {}", address,
                                b.tx, b.phase));
     if (b.copy_op && b.waited_phase < b.copy_phase)
-      findings.add({Detector::AsyncAtExit, b.copy_op, {}, -1, -1, address},
-                   fmt::format("nobody waited for the last TMA load of mbarrier {:#x}", address));
+      findings.add(
+          {Detector::AsyncAtExit, b.copy_op, {}, -1, -1, address},
+          fmt::format("no thread waited for the last TMA load of mbarrier {:#x}", address));
   }
   for (std::size_t n = 1; n < warp_registers.size(); ++n)
     if (n % 4 != 0 && warp_registers[n] != warp_registers[n - 1])

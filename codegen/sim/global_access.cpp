@@ -130,7 +130,7 @@ void Cta::check_repeat(Warp& w, const Instr& i, GlobalLock& lock, std::uint64_t 
 std::string Cta::last_change(std::uint64_t address) {
   const std::lock_guard lock(global().shadow().mutex());
   const GlobalRecord* last = global().shadow().last_change(address);
-  if (!last) return "; nobody has changed it";
+  if (!last) return "; nothing has changed it";
   const Loc loc = kernel()[ir::OpId(last->op)].loc;
   return fmt::format("; changed last by {}{}", op_name(kernel(), ir::OpId(last->op)),
                      loc.known() ? fmt::format(" at {}:{}", loc.file, loc.line) : "");

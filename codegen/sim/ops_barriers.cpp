@@ -127,7 +127,7 @@ Mbarrier* Cta::mbarrier(Warp& w, const Instr& i, std::uint32_t address, int lane
   Mbarrier& b = it->second;
   if (!w.known.generic.covers(agents.lanes(b.init_warp), b.init_tick))
     report(w, i, Detector::MbarrierMisuse,
-           fmt::format("no barrier orders {} behind the initialisation of mbarrier {:#x}",
+           fmt::format("no barrier orders {} after the initialisation of mbarrier {:#x}",
                        op_name(kernel(), i.id), address),
            lane, address, b.init_op);
   return &b;

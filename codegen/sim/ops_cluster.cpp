@@ -34,7 +34,7 @@ Cta* Cta::map_cluster_address(Warp& w, const Instr& i, std::uint32_t& address, i
   address &= (1u << Cluster::kRankShift) - 1;
   if (owner < 0 || owner >= cluster.size()) {
     report(w, i, Detector::SharedBounds,
-           fmt::format("{} uses {:#x}, which map_shared did not give", op_name(kernel(), i.id),
+           fmt::format("{} uses {:#x}, which map_shared did not return", op_name(kernel(), i.id),
                        mapped),
            lane, mapped);
     return nullptr;

@@ -62,11 +62,11 @@ CallRecording* CallRecording::current() { return recording_of_thread; }
 
 void CallRecording::refuse(std::string_view what) const {
   fail(ErrorId::kernel_argument, {}, {}, callable_, "what it launches with", what,
-       "tensors of the call, parts of them and numbers alone: a table holds no memory");
+       "only tensors of the call, parts of them and numbers: a table contains no memory");
 }
 
 int CallRecording::make(MadeTensor made, Tensor now) {
-  if (now_.size() == slots::kMaxOfEach) refuse("more than 64 views and tensors of its own");
+  if (now_.size() == slots::kMaxOfEach) refuse("more than 64 views and temporary tensors");
   now_.push_back(std::move(now));
   plan_.made.push_back(std::move(made));
   return slots::kMade + static_cast<int>(now_.size()) - 1;
@@ -83,7 +83,7 @@ int CallRecording::slot_of(const Tensor& tensor) {
     if (contains(t->byte_range(), tensor.byte_range()))
       return make(fixed_view(slot, *t, tensor), tensor);
   }
-  refuse("a tensor of its own, " + tensor.shape().str());
+  refuse("a temporary tensor, " + tensor.shape().str());
 }
 
 StepArg CallRecording::argument(const HostArg& arg) {

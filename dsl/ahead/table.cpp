@@ -151,7 +151,7 @@ void AheadTable::add(const std::string& name, std::span<const ExportParam> param
   if (const std::size_t captured = kernel.known().captures.size(); captured > 0)
     fail(ErrorId::kernel_argument, kernel.loc(), {}, name, "what it captures",
          fmt::format("{} Scalars or Tensors", captured),
-         "them as arguments: a table of kernels holds none");
+         "them as arguments: a table of kernels contains none");
   add({name, {params.begin(), params.end()}, true, equal_dims_of(params)},
       {std::move(signature.args), std::move(signature.constants),
        signature.index_type == DType::i64},

@@ -33,7 +33,7 @@ template <class Enum>
 Enum enum_of(const json& f, Enum last) {
   const auto number = f.get<std::int64_t>();
   if (number < 0 || number > static_cast<std::int64_t>(last))
-    throw std::runtime_error("a number that means nothing");
+    throw std::runtime_error("an invalid number");
   return static_cast<Enum>(number);
 }
 DType dtype_of(const json& f) { return enum_of(f, static_cast<DType>(kDTypeCount - 1)); }
@@ -345,7 +345,7 @@ AheadTable::AheadTable(std::string_view bytes) try {
   for (const json& row : all.at("kernels")) {
     const auto at = row.at(0).get<std::uint64_t>(), size = row.at(1).get<std::uint64_t>();
     if (at > entries.size() || size > entries.size() - at)
-      throw std::runtime_error("a kernel behind its end");
+      throw std::runtime_error("a kernel after its end");
     kernels.push_back(kernel_of(entries.substr(at, size)));
   }
   for (const json& c : all.at("calls")) {

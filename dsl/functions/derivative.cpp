@@ -61,7 +61,7 @@ class Captures {
     if (!of.load) return found;
     const auto part = std::ranges::find(t_.accesses, of.load, &dsl::ViewAccessRecord::load);
     if (part == t_.accesses.end())
-      fail(ErrorId::no_derivative, t.kernel[of.load].loc, {}, "a tensor whose gradient is wanted",
+      fail(ErrorId::no_derivative, t.kernel[of.load].loc, {}, "a tensor whose gradient is required",
            "is read in a loop: read it before");
     for (const ir::Value v : part->offsets) found.offsets.push_back(t.tile(v));
     for (const std::int64_t axis : part->axes) found.axes.push_back(static_cast<int>(axis));

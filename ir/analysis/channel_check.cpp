@@ -195,7 +195,7 @@ class Machine {
     for (const SlotRef& read : e.reads) {
       if (const auto at = stored_.find(key(read)); at != stored_.end()) {
         if (!at->second.is_published)
-          fault("an MMA reads what threads stored without a fence and a barrier behind it", e.op,
+          fault("an MMA reads what threads stored without a fence and a barrier after it", e.op,
                 at->second.stored);
         at->second.is_read = true;
         continue;
@@ -227,8 +227,8 @@ class Machine {
         return fault("threads overwrite a slot while an MMA reads it", e.op, mma);
     StoredSlot& slot = stored_[key(e.at)];
     if (slot.is_read)
-      return fault("threads overwrite a slot before all warps have met behind its MMAs", e.op,
-                   slot.stored);
+      return fault("threads overwrite a slot before all warps have synchronised after its MMAs",
+                   e.op, slot.stored);
     slot = {.stored = e.op};
     slot.is_in_flight = e.number == 1;
     if (slot.is_in_flight) cta().copies.push_back(key(e.at));
@@ -268,7 +268,7 @@ class Machine {
     for (std::size_t role = 1; role < cta.roles.size() && !computes; ++role)
       computes = blocked(cta.roles[role]);
     return ChannelFault{copies && computes ? "deadlock: the copies and the MMAs wait for each other"
-                                           : "deadlock: nothing completes what is waited for",
+                                           : "deadlock: no op completes the awaited phase",
                         computes ? computes : copies, computes ? copies : OpId()};
   }
 
@@ -279,7 +279,7 @@ class Machine {
     for (const auto& [place, slot] : slots_)
       if (slot.fills != slot.seen)
         return ChannelFault{
-            "the kernel ends while a copy that nobody waits for is under way", slot.filled, {}};
+            "the kernel ends while a copy without a wait is in flight", slot.filled, {}};
     return std::nullopt;
   }
 

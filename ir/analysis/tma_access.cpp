@@ -59,15 +59,15 @@ bool is_tma_loadable(Type view, std::span<const std::int64_t> axes, Type tile) {
 std::string_view why_not_tma_tile(Type view, std::span<const std::int64_t> axes, Type tile) {
   const ViewFacts& facts = view.view_facts();
   if (facts.is_made) return "the kernel makes the view, which has no tensor map";
-  if (tile.rank() != 2) return "it is no tile of rows and columns";
+  if (tile.rank() != 2) return "it is not a tile of rows and columns";
   if (facts.align % kGranule != 0) return "the tensor does not begin at a multiple of 16 bytes";
   const auto row = std::ranges::find_if(
       axes, [&](std::int64_t v) { return facts.strides[static_cast<std::size_t>(v)] == 1; });
   if (row == axes.end()) return "neither rows nor columns are contiguous in memory";
-  if (!is_tma_loadable(view, axes, tile)) return "strides are no multiples of 16 bytes";
+  if (!is_tma_loadable(view, axes, tile)) return "strides are not multiples of 16 bytes";
   const auto fast = static_cast<std::size_t>(row - axes.begin());
   if (tile.shape()[fast] * size_bytes(tile.dtype()) % kNarrowestSwizzle != 0)
-    return "rows are no multiple of 32 bytes";
+    return "rows are not a multiple of 32 bytes";
   return "";
 }
 

@@ -148,7 +148,7 @@ std::string_view why_not_tma_store(const Kernel& k, const OpData& store) {
     return "an operation that TMA does not have for this type";
   if (view.view_facts().strides[static_cast<std::size_t>(axes[1])] != 1 ||
       !is_tma_loadable(view, axes, tile))
-    return "rows that are not contiguous, or base or strides that are no multiples of 16 bytes";
+    return "rows that are not contiguous, or a base or strides that are not multiples of 16 bytes";
   const auto clips = clips_of(k, store);
   if (!clips) return "limits that are not known at the launch";
   if (!rows_end_with_a_piece(k, store, static_cast<std::size_t>(axes[1]), *clips))

@@ -100,7 +100,7 @@ void eval_ChannelWait(Program& p, OpId id) {
     if (missing != 0)
       return fmt::format("channel_wait waits for slot {}: {} bytes expected more than copied",
                          phase->slot, missing);
-    return fmt::format("channel_wait waits for phase {} of slot {}, which nothing {}", *parity,
+    return fmt::format("channel_wait waits for phase {} of slot {}, which no op {}", *parity,
                        phase->slot, landed ? "ends: the other has just ended" : "ends");
   });
 }

@@ -102,7 +102,7 @@ void require_progress(Program& p, OpId id, int iteration, std::span<const Value>
   stop_endless(p, id,
                fmt::format("it waits for {}, which {} reads and no program changes",
                            m.describe(*region, m.address_of(*region, at)), op_at(p.kernel(), op)),
-               "a program that has ended writes nothing more, and all that run wait");
+               "all programs that still run wait, and those that have ended write nothing more");
 }
 
 }  // namespace

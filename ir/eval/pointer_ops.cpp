@@ -97,7 +97,7 @@ class PointerOp {
     const std::int64_t address = lanes_[0].cell(i).i;
     if ((address - along * size % align) % align == 0) return;
     p_.report(FindingKind::Misaligned, id_, p_.op(id_).loc, [&] {
-      return fmt::format("{} at {:#x}, which is no multiple of {} bytes as promised",
+      return fmt::format("{} at {:#x}, which is not a multiple of {} bytes as promised",
                          info(p_.op(id_).opcode).mnemonic, address - along * size % align, align);
     });
   }

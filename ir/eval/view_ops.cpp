@@ -117,7 +117,7 @@ void check_made(Program& p, OpId id, const MadeView& view, Type type, Box& box) 
   const std::int64_t size = size_bytes(type.dtype());
   if (view.address % facts.align != 0)
     p.report(FindingKind::Misaligned, id, p.op(id).loc, [&] {
-      return fmt::format("{} of a view at {:#x}, which is no multiple of {} bytes as promised",
+      return fmt::format("{} of a view at {:#x}, which is not a multiple of {} bytes as promised",
                          mnemonic, view.address, facts.align);
     });
   for (std::size_t d = 0; d < facts.strides.size(); ++d)

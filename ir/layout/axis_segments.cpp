@@ -37,7 +37,7 @@ Result<std::vector<AxisSegment>> axis_segments(const LinearLayout& layout, int d
     if (digit.dim == dim) append(runs, digit.count, digit.in);
   for (int bit = layout.bits(dim); bit-- > 0;) {
     const auto owner = owner_of_bit(layout, dim, bit);
-    if (!owner) return Runs::refused("elements lie along sums of the index's bits");
+    if (!owner) return Runs::refused("elements are along sums of the index's bits");
     append(runs, 2, *owner);
   }
   return runs;

@@ -79,7 +79,7 @@ Result<ReductionPlan> plan_reduction(const LinearLayout& layout, int dim) {
   }
   if (!is_separable(own) || !is_separable(sliced))
     return Result<ReductionPlan>::refused(
-        "parts of one result lie along sums of register, lane and warp bits");
+        "parts of one result are along sums of register, lane and warp bits");
   ReductionPlan plan;
   plan.result = slice(layout, dim);
   plan.registers = combined_registers(layout, plan.result, dim);

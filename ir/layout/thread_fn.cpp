@@ -168,7 +168,7 @@ class SlabFn {
         const RegisterOffset part = contribution(basis);
         for (int d = 0; d < dist_.rank(); ++d) {
           const int high = basis[d] >> slab_.bits[d];
-          if (high & high_by_thread_[d]) return "two threads' bits meet above the linear block";
+          if (high & high_by_thread_[d]) return "two threads' bits overlap above the linear block";
           high_by_thread_[d] |= high;
         }
         if (part.flip != 0 || part.add != 0) fn.bits.push_back({in, b, part.flip, part.add});
@@ -200,7 +200,7 @@ class SlabFn {
     for (int d = 0; d < dist_.rank(); ++d)
       if (index[d] >> slab_.bits[d] & high_by_thread_[d] &
           ((1 << dist_.bits(d)) - 1) >> slab_.bits[d])
-        return "a register's bits meet a thread's above the linear block";
+        return "a register's bits overlap a thread's above the linear block";
     part = contribution(index);
     part.add += slab_.base;
     return {};

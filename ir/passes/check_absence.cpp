@@ -254,7 +254,7 @@ class CheckAbsence {
       if (out.find(one) == std::string::npos) out += (out.empty() ? "" : " and ") + one;
     }
     return fmt::format(
-        "an accumulator had a value for elements that {} lacks, and they are absent "
+        "an accumulator loses the values of elements that {} lacks: they are absent "
         "from its result",
         out);
   }

@@ -339,7 +339,7 @@ class HoistBroadcastTerms {
     if (!now.has_terms() && parts(later) == "nothing") return;
     context_.remark(Remark::Kind::Applied, k_[k_[v].def].loc,
                     "terms of rows or columns are computed apart",
-                    {{"here", parts(now)}, {"behind users", parts(later)}});
+                    {{"here", parts(now)}, {"after users", parts(later)}});
   }
 
   Deferrable waiting(Value v, const LinearForm& f) const {

@@ -498,8 +498,8 @@ bool materialize_absence(Kernel& kernel, PassContext& context) {
   Materializer materializer(kernel, context.keep_checks);
   for (OpId op : materializer.masked_choices())
     context.remark(Remark::Kind::Missed, kernel[op].loc,
-                   "a mask, one i1 an element, says what of the choice is there: name equal "
-                   "dimensions, assume the extents equal, or fill_absent() the tile that ends");
+                   "presence in the result of where needs a mask of one i1 per element: name equal "
+                   "dimensions, assume the extents equal, or fill_absent() the shorter tile");
   return materializer.run();
 }
 

@@ -174,12 +174,12 @@ std::string_view why_in_no_loop(const Kernel& k, OpId dot) {
   for (RegionId r = k[dot].parent; k[r].owner; r = k[k[r].owner].parent) {
     const OpData& owner = k[k[r].owner];
     if (owner.opcode == Opcode::If)
-      return "it stands in a branch (if_), where copies cannot run ahead of the iterations";
+      return "it is in a branch (if_), where copies cannot run ahead of the iterations";
     if (owner.opcode == Opcode::While && owner.parent != k.body())
-      return "it stands in a while_ loop, whose iterations cannot be counted ahead";
+      return "it is in a while_ loop, whose iterations cannot be counted ahead";
     is_in_loop |= owner.opcode == Opcode::For;
   }
-  return is_in_loop ? "" : "it stands in no loop";
+  return is_in_loop ? "" : "it is not in a loop";
 }
 
 void tell_others(const Kernel& k, PassContext& context) {

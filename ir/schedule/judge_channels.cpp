@@ -73,8 +73,9 @@ class Channels {
   void columns(const Channel& c) {
     if (c.columns == 0) return;
     if (!is_of_stores(c.kind))
-      return j_.refuse(Rule::C13, {c.payload.front()}, "{} columns {}: {} is no channel of stores",
-                       c.name, c.columns, name(c.kind));
+      return j_.refuse(Rule::C13, {c.payload.front()},
+                       "{} columns {}: {} is not a channel of stores", c.name, c.columns,
+                       name(c.kind));
     if (c.columns % kMmaColumns != 0)
       return j_.refuse(Rule::C13, {c.payload.front()},
                        "{} columns {}: accumulators have them by {}", c.name, c.columns,
@@ -125,11 +126,11 @@ class Channels {
     if (const OpId tells = first_announcement(j_.k)) {
       const Label teller = j_.g.label_of(tells);
       return j_.refuse(Rule::C10, {l, teller},
-                       "{} by TMA {}: {} tells others that it is there, and does not "
-                       "wait for TMA",
+                       "{} by TMA {}: {} signals the store to others without waiting "
+                       "for TMA",
                        l, name(c.kind), teller ? teller : info(j_.k[tells].opcode).name);
     }
-    std::string why = d.opcode != Opcode::StoreView ? "it is no box of a view"
+    std::string why = d.opcode != Opcode::StoreView ? "it is not a box of a view"
                       : !j_.s.target->has_tma ? fmt::format("{} has no TMA", j_.s.target.name())
                                               : std::string(why_not_tma_store(j_.k, d));
     // Overwriting and reducing stores may share a store channel, but not a reduce channel.

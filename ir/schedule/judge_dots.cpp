@@ -20,7 +20,7 @@ class Dots {
       for (const Step& step : loop.steps) {
         const bool is_dot = j_.g[*j_.g.find(step.op)].kind == NodeKind::Dot;
         if (!is_dot && (step.in_flight != 0 || step.pin))
-          j_.refuse(Rule::W14, {step.op}, "{} is no dot", step.op);
+          j_.refuse(Rule::W14, {step.op}, "{} is not a dot", step.op);
         if (is_dot) dot_step(step);
       }
     for (const DotForm& d : j_.s.dots) form(d);
@@ -37,7 +37,7 @@ class Dots {
     if (!j_.s.target->has_wgmma)
       return j_.refuse(Rule::W14, {d.dot}, "{}: {} has no wgmma", d.dot, j_.s.target.name());
     const auto& place = j_.place(*j_.g.find(d.dot));
-    if (!place) return j_.refuse(Rule::W14, {d.dot}, "{} stands in no scheduled loop", d.dot);
+    if (!place) return j_.refuse(Rule::W14, {d.dot}, "{} is not in a scheduled loop", d.dot);
     shape(d, *type, place->role);
     for (std::size_t i : {0u, 1u}) operand(d, *type, i);
     fragments_of(d, d.flip ? 1 : 0, place->role);
@@ -62,7 +62,7 @@ class Dots {
       j_.refuse(Rule::W3, {d.dot}, "{}: no instruction has {} columns", d.dot, columns);
     instruction(d, columns);
     if (depth % type.step() != 0)
-      j_.refuse(Rule::W4, {d.dot}, "{}: a depth of {} is no multiple of {}", d.dot, depth,
+      j_.refuse(Rule::W4, {d.dot}, "{}: a depth of {} is not a multiple of {}", d.dot, depth,
                 type.step());
   }
 
@@ -99,7 +99,7 @@ class Dots {
     // The layouts of a flipped dot differ from those of the kernel: only check its transposition.
     if (d.flip ? a.source.transposed : lies_as_read(j_.k, op, i)) return;
     j_.refuse(Rule::W6, {d.dot, maker},
-              "{}: rows of A lie in other warps: flip {} or give it an smem channel", d.dot,
+              "{}: rows of A are in other warps: flip {} or give it an smem channel", d.dot,
               maker ? maker : "what makes it");
   }
 
@@ -123,7 +123,7 @@ class Dots {
       const Place &reader = *j_.place(e.to), &write = *j_.place(writer);
       if (reader.role != write.role || reader.comes_before(write, distance - e.distance)) continue;
       j_.refuse(Rule::W9, {j_.label(e.to), j_.label(dot)},
-                "{} reads the accumulator of {} behind {}, which overwrites it", j_.label(e.to),
+                "{} reads the accumulator of {} after {}, which overwrites it", j_.label(e.to),
                 j_.label(dot), writer == dot ? "the next iteration's" : j_.label(writer));
     }
   }
@@ -160,17 +160,18 @@ class Dots {
     const std::int64_t bytes = tile.shape()[static_cast<std::size_t>(fast)] * type.bits / 8;
     const Label label = j_.label(*j_.g.find(source.op));
     if (fast != k_dim && !type.any_major())
-      j_.refuse(Rule::W7, {d.dot, label}, "{}: {} lies MN-major, {} needs K-major", d.dot, label,
+      j_.refuse(Rule::W7, {d.dot, label}, "{}: {} is MN-major, {} needs K-major", d.dot, label,
                 type.name);
     if (bytes % kSwizzleBytes != 0)
-      j_.refuse(Rule::W7, {d.dot, label}, "{}: rows of {} have {} bytes, no multiple of {}", d.dot,
-                label, bytes, kSwizzleBytes);
+      j_.refuse(Rule::W7, {d.dot, label}, "{}: rows of {} have {} bytes, not a multiple of {}",
+                d.dot, label, bytes, kSwizzleBytes);
   }
 
   void dot_step(const Step& step) {
     const DotForm* form = j_.s.find_dot(step.op);
     if (step.in_flight < 0 || (step.in_flight > 0 && (!form || form->engine != Engine::Wgmma)))
-      j_.refuse(Rule::W14, {step.op}, "{} in_flight {}: it is no wgmma", step.op, step.in_flight);
+      j_.refuse(Rule::W14, {step.op}, "{} in_flight {}: it is not a wgmma", step.op,
+                step.in_flight);
     const std::size_t dot = *j_.g.find(step.op);
     for (const Edge& e : j_.g.edges()) {
       if (e.to != dot || e.kind != EdgeKind::Flow || !j_.place(e.from)) continue;
@@ -188,8 +189,8 @@ class Dots {
     if (!is_a || !in_registers || dot.role != writer.role) return;
     if (dot.comes_before(writer, c ? c->slots : 1)) return;
     j_.refuse(Rule::W10, {j_.label(e.from), step.op},
-              "{} writes what {} of the iteration before reads: order it behind", j_.label(e.from),
-              step.op);
+              "{} writes what {} of the preceding iteration reads: order it after",
+              j_.label(e.from), step.op);
   }
 
   Judging& j_;

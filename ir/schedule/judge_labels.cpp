@@ -52,7 +52,7 @@ class Labels {
     const auto node = j_.g.find(label);
     if (node && (!kind || j_.g[*node].kind == *kind)) return true;
     j_.refuse(Rule::L1, {}, "{}",
-              node ? fmt::format("{} is no {}", label, name(*kind))
+              node ? fmt::format("{} is not of kind {}", label, name(*kind))
                    : fmt::format("{}: the kernel has {}", label, others(label)));
     return false;
   }
@@ -70,7 +70,7 @@ class Labels {
 
   void once(std::set<Label>& seen, Label label, std::string_view where) {
     if (!seen.insert(label).second)
-      j_.refuse(Rule::L1, {label}, "{} stands twice in {}", label, where);
+      j_.refuse(Rule::L1, {label}, "{} occurs twice in {}", label, where);
   }
 
   void channel(const Channel& c) {
@@ -96,7 +96,7 @@ class Labels {
       if (!expect(step.op)) continue;
       once(steps_, step.op, "loops");
       if (j_.g[*j_.g.find(step.op)].region != body)
-        j_.refuse(Rule::L1, {step.op, loop.loop}, "{} does not stand in {}", step.op, loop.loop);
+        j_.refuse(Rule::L1, {step.op, loop.loop}, "{} does not occur in {}", step.op, loop.loop);
     }
   }
 

@@ -106,7 +106,7 @@ class Order {
     const int stage = j_.place(n)->stage;
     const Channel* c = j_.channel_of(j_.label(n));
     if (is_straight(n) || j_.is_copy(n) || c || (stage >= low && stage <= high)) return;
-    j_.refuse(Rule::G6, {j_.label(n)}, "{} {} by {} stages and is no copy", j_.label(n),
+    j_.refuse(Rule::G6, {j_.label(n)}, "{} {} by {} stages and is not a copy", j_.label(n),
               stage < low ? "leads" : "lags", stage < low ? low - stage : stage - high);
   }
 
@@ -133,8 +133,8 @@ class Order {
     return Range{j_.k[j_.g[first].region].owner, a->order, b->order};
   }
   void out_of_order(const Token& t) {
-    j_.refuse(Rule::G11, {t.first, t.last}, "token {}: {} .. {} is no range of {}", t.name, t.first,
-              t.last, j_.role_name(t.role));
+    j_.refuse(Rule::G11, {t.first, t.last}, "token {}: {} .. {} is not a range of {}", t.name,
+              t.first, t.last, j_.role_name(t.role));
   }
 
   void tokens() {
@@ -162,7 +162,7 @@ class Order {
                     j_.role_name(at_first->role), j_.role_name(at->role));
         if (is_of_stores(c.kind) || j_.g[node].region == j_.g[first].region) continue;
         j_.refuse(Rule::G9, {c.payload.front(), l},
-                  "{} is filled by {} and by {}, which stand in different loops", c.name,
+                  "{} is filled by {} and by {}, which are in different loops", c.name,
                   c.payload.front(), l);
       }
     }

@@ -41,7 +41,7 @@ class Scalars {
       const OpId op = j_.op_of(loop.loop);
       const std::string why = why_not_counted(op);
       if (!why.empty())
-        j_.refuse(Rule::T2, {loop.loop}, "tiles in turn: trips of {} {}", loop.loop, why);
+        j_.refuse(Rule::T2, {loop.loop}, "alternating copies: trips of {} {}", loop.loop, why);
     }
   }
 

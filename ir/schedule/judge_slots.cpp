@@ -93,7 +93,7 @@ class Slots {
         if (e.distance != 0 || !is_within(t, e.to)) continue;
         return j_.refuse(Rule::P1, {l, j_.label(e.to)},
                          "{}: {} stores {} and {} reads it within token {}: no barrier of its "
-                         "warpgroups can stand between them",
+                         "warpgroups can be between them",
                          c.name, j_.role_name(t.role), l, j_.label(e.to), t.name);
       }
     }

@@ -26,7 +26,7 @@ with tempfile.TemporaryDirectory() as name:
 
     told = tune("--seconds-each", "0.5", code=3)
     assert told[0].startswith("1/2 window_attention B=1 ") and "attention_tiles " in told[0] and " of default" in told[0], told
-    assert "twice_added N=64: failed: twice_added is no kernel and decides nothing" in told[1], told
+    assert "twice_added N=64: failed: twice_added is not a kernel and has no decisions" in told[1], told
     again = tune(code=3)
     assert again[0].startswith("1/2 window_attention") and ": known attention_tiles " in again[0], again
     late = tune("--seconds", "0.000001")

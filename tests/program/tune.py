@@ -53,7 +53,7 @@ with tempfile.TemporaryDirectory() as name:
     # A file with mistakes.
     shapes.write_text("doubled M=16 N=128\nadd N=64\nabsent N=3\ndoubled M=16 N=128 offset=2\n")
     told = tune(code=3)
-    assert "1/4 doubled M=16 N=128: failed: line 1, doubled M=16 N=128: give the number offset=.." in told, told
+    assert "1/4 doubled M=16 N=128: failed: line 1, doubled M=16 N=128: pass the number offset=.." in told, told
     assert "add N=64: failed: error T0614: add: " in told or "T0614" in told, told
     assert "line 3, absent N=3: no library that was given exports it" in told, told
     assert "4 shapes: 0 won, 0 kept, 1 known, 0 of low confidence, 3 failed" in told, told

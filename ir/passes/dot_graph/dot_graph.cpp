@@ -148,7 +148,7 @@ class Analysis {
     if (source.op && k_[source.op].opcode == Opcode::LoadView) return find_load(dot, i, source.op);
     const bool is_inside = source.kind == OperandSource::Kind::Computed;
     operand.form = is_inside ? OperandForm::Shared : OperandForm::Register;
-    if (!is_inside && i == 1) return "its second operand is computed in front of the loop";
+    if (!is_inside && i == 1) return "its second operand is computed before the loop";
     return {};
   }
 
@@ -172,7 +172,7 @@ class Analysis {
       graph_.stationary.pop_back();
     }
     operand.form = OperandForm::Register;
-    return i == 0 ? "" : "TMA cannot load its second operand in front of the loop";
+    return i == 0 ? "" : "TMA cannot load its second operand before the loop";
   }
 
   std::string_view find_gather(GraphDot& dot, std::size_t i, OpId load) {
@@ -250,9 +250,9 @@ class Analysis {
     const std::int64_t m = acc.shape()[0], n = acc.shape()[1];
     const WarpGrid warps = warp_grid(m, n, graph_.num_warps, graph_.num_warps);
     if (const std::string_view why = why_not_divided(m, n, warps); !why.empty()) return why;
-    if (!type->has_columns(n / warps.columns)) return "no instruction has as many columns";
+    if (!type->has_columns(n / warps.columns)) return "no instruction has that many columns";
     if (k_.type(d.operands[0]).shape()[1] % type->step() != 0)
-      return "a step is no multiple of an instruction's depth";
+      return "an iteration is not a multiple of an instruction's depth";
     return {};
   }
 

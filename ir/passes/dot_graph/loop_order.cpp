@@ -347,7 +347,7 @@ namespace {
 /// Returns why the expansion cannot follow the order; empty if it can. Each value must be made
 /// before it is read, in the steps of the loop.
 std::string why_not_expandable(const Kernel& k, const DotGraph& dots, const LoopOrder& order) {
-  if (!order.is_possible) return "an op stands in front of what it reads";
+  if (!order.is_possible) return "an op precedes one whose result it reads";
   if (order.last_stage > 1) return "dots are skewed by more than one iteration";
   if (order.last_stage > 0 && !dots.gathers.empty())
     return "what the threads copy by cp.async is not copied for a late stage";
@@ -364,7 +364,7 @@ std::string why_not_expandable(const Kernel& k, const DotGraph& dots, const Loop
       if (!def || k[def].parent != body || !order.stages.contains(def)) continue;
       const int age = at.stage - order.stage(def) + (is_carry ? 1 : 0);
       if (age < 0 || (age == 0 && !placed.contains(def)))
-        return "an op stands in front of what it reads";
+        return "an op precedes one whose result it reads";
       const auto is_stored = std::ranges::find(dots.shared, v) != dots.shared.end();
       if (is_stored && dots.find(at.op) && age > 0)
         return "a tile in shared memory is read in a later stage than it is stored in";

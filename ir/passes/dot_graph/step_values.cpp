@@ -79,7 +79,8 @@ Value StepValues::now(Value made, int stage) const {
   if (!k_[made].def) return read(made, 0);
   const ValueMap& map = made_[static_cast<std::size_t>(stage)];
   const auto it = map.find(made);
-  if (it == map.end()) throw InternalError("a step reads what no earlier one has made");
+  if (it == map.end())
+    throw InternalError("a step reads a value that no earlier step has computed");
   return it->second;
 }
 
@@ -98,7 +99,7 @@ Value StepValues::read(Value v, int stage) const {
   const Carried* c = find(s->key);
   const auto age = static_cast<std::size_t>(s->age);
   if (!c || c->of_age.size() < age || !c->of_age[age - 1])
-    throw InternalError("a step reads what no earlier one has made");
+    throw InternalError("a step reads a value that no earlier step has computed");
   return c->of_age[age - 1];
 }
 

@@ -33,14 +33,14 @@ inline constexpr int kMaxColumnParts = 2;
 /// empty if they can.
 constexpr std::string_view why_not_divided(std::int64_t m, std::int64_t n, const WarpGrid& warps) {
   const bool has_binary_columns = std::has_single_bit(static_cast<std::uint64_t>(n / kMmaColumns));
-  if (m % kWgmmaRows != 0) return "its rows are no multiple of 64";
+  if (m % kWgmmaRows != 0) return "its rows are not a multiple of 64";
   if (m > kMaxWgmmaTileRows) return "it has more than 256 rows";
   if (m % (kWarpRows * warps.rows) != 0 || warps.rows % kWarpgroupWarps != 0)
     return "warpgroups cannot divide its rows";
   if (warps.columns > 1 && (warps.columns > kMaxColumnParts || !has_binary_columns))
     return "warpgroups cannot divide its columns";
   if (m > kWarpRows * warps.rows && !has_binary_columns)
-    return "warps have several blocks of its rows, and its columns are no power of two";
+    return "warps have several blocks of its rows, and its columns are not a power of two";
   return {};
 }
 

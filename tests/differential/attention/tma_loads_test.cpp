@@ -240,7 +240,7 @@ TEST_P(TmaLoads, OtherPlans) {
 TEST_P(TmaLoads, ElementByElement) {
   const std::string one = "loaded element by element, not by TMA: ";
   const std::string begins = one + "the tensor does not begin at a multiple of 16 bytes",
-                    strides = one + "strides are no multiples of 16 bytes",
+                    strides = one + "strides are not multiples of 16 bytes",
                     none = one + "its elements are no box of a tensor";
   check({{2, 4, 70, 133}, DType::bf16, 144, 1, begins.c_str()}, kOdd);
   check({{2, 4, 70, 133}, DType::bf16, 0, 0, strides.c_str()}, kOdd);

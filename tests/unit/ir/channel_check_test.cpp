@@ -254,7 +254,7 @@ TEST_P(GatheredRows, NothingInWhatPassesMake) {
 
 TEST_P(GatheredRows, CopiesAreWaitedFor) {
   const auto is_found =
-      testing::Contains("an MMA reads what threads stored without a fence and a barrier behind it");
+      testing::Contains("an MMA reads what threads stored without a fence and a barrier after it");
   EXPECT_THAT(broken(Opcode::AsyncWait, erase), is_found);
   EXPECT_THAT(broken(Opcode::AsyncCommit, erase), is_found);
   EXPECT_THAT(broken(Opcode::AsyncWait,
@@ -370,7 +370,7 @@ TEST_F(StoredTiles, BarrierOrFenceLeftOut) {
     });
   };
   const auto is_found =
-      testing::Contains("an MMA reads what threads stored without a fence and a barrier behind it");
+      testing::Contains("an MMA reads what threads stored without a fence and a barrier after it");
   EXPECT_THAT(without(erase), is_found);
   EXPECT_THAT(without([](Kernel& k, OpId op) { k[op].attrs.erase(AttrName::generic_proxy); }),
               is_found);

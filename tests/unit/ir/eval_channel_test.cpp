@@ -63,11 +63,11 @@ TEST(EvalChannel, WaitsThatNothingEnds) {
   const std::string copy = "copy_tma %s, %z, %c, %x, %z [axes = [0]]\n";
   EXPECT_THAT(wait("16", copy, "channel_wait %c, %z, %z"), IsEmpty());
   EXPECT_THAT(wait("16", copy, "channel_wait %c, %one, %z"),
-              ElementsAre("channel_wait waits for phase 0 of slot 1, which nothing ends"));
+              ElementsAre("channel_wait waits for phase 0 of slot 1, which no op ends"));
   EXPECT_THAT(wait("24", copy, "channel_wait %c, %z, %z"),
               ElementsAre("channel_wait waits for slot 0: 8 bytes expected more than copied"));
   EXPECT_THAT(wait("16", copy, "channel_wait %c, %z, %one"),
-              ElementsAre("channel_wait waits for phase 1 of slot 0, which nothing ends: the "
+              ElementsAre("channel_wait waits for phase 1 of slot 0, which no op ends: the "
                           "other has just ended"));
 }
 
@@ -98,9 +98,9 @@ TEST(EvalChannel, ReleasesEndPhasesToo) {
   EXPECT_THAT(texts("1", "%z"), IsEmpty());
   EXPECT_THAT(texts("0", "%one"), IsEmpty());  // the phase before the first
   EXPECT_THAT(texts("0", "%z"),
-              ElementsAre("channel_wait waits for phase 0 of slot 1, which nothing ends"));
+              ElementsAre("channel_wait waits for phase 0 of slot 1, which no op ends"));
   EXPECT_THAT(texts("1", "%one"),
-              ElementsAre("channel_wait waits for phase 1 of slot 1, which nothing ends"));
+              ElementsAre("channel_wait waits for phase 1 of slot 1, which no op ends"));
 }
 
 /// An MMA of %a [2, 2] from registers or shared memory and %b [2, 2] in slot 1 of %r.

@@ -67,7 +67,7 @@ TEST(EvalTiles, NumbersGoThroughTheirSlots) {
 
 TEST(EvalTiles, WhatIsNotPutIsNotThere) {
   EXPECT_THAT(with_queue("publish_tile %words, %z, %there, %n, %n\nchannel_wait %there, %one, %z"),
-              ElementsAre("channel_wait waits for phase 0 of slot 1, which nothing ends"));
+              ElementsAre("channel_wait waits for phase 0 of slot 1, which no op ends"));
   EXPECT_THAT(
       with_queue("%a = receive_tile %words, %one, %z : i32"),
       ElementsAre("receive_tile reads element [0] of shared memory that nothing has written, "
