@@ -41,7 +41,7 @@ void assemble_all() {
     for (const char* target : {"sm_80", "sm_90a"}) test::expect_clean(tile, target, false, backend);
 }
 
-TEST_F(Atomics, OfBytes) {
+TEST_F(Atomics, Bytes) {
   assemble_all<i8>();
   assemble_all<u8>();
 }
@@ -49,11 +49,11 @@ TEST_F(Atomics, Of16Bits) {
   assemble_all<i16>();
   assemble_all<u16>();
 }
-TEST_F(Atomics, OfWholeWords) {
+TEST_F(Atomics, WholeWords) {
   assemble_all<i32>();
   assemble_all<u64>();
 }
-TEST_F(Atomics, OfFloats) {
+TEST_F(Atomics, Floats) {
   assemble_all<f16>();
   assemble_all<bf16>();
   assemble_all<f32>();
@@ -94,7 +94,7 @@ void expect_reductions(const std::string& by_vectors, const std::string& by_elem
   EXPECT_EQ(reduces_by(tile, "sm_90a", by_elements), by_vectors == by_elements);
 }
 
-TEST_F(Atomics, OfRunsOfNeighbours) {
+TEST_F(Atomics, RunsOfNeighbours) {
   expect_reductions<bf16>("add.noftz.v8.bf16", "cas.b16");
   expect_reductions<f16>("add.noftz.v8.f16", "add.noftz.f16");
   expect_reductions<f32>("add.v4.f32", "add.f32");

@@ -66,7 +66,7 @@ void expect_events(const std::string& wanted, const Body& body) {
     EXPECT_EQ(events_of(ptx_of(tile, backend)), wanted) << name(backend);
 }
 
-TEST(MemoryBarriers, OneInFrontOfARelease) {
+TEST(MemoryBarriers, OneBeforeARelease) {
   expect_events("GBR", [](Program t) {
     t.y(t.i) = t.x(t.i);
     atomic_xchg(t.p + t.n, 1, {}, MemoryOrder::release);
@@ -84,14 +84,14 @@ TEST(MemoryBarriers, NoneWhereOneThreadHasWrittenAll) {
     atomic_xchg(t.p + t.n + 8, 1, {}, MemoryOrder::release);
   });
 }
-TEST(MemoryBarriers, OneBehindAnAcquire) {
+TEST(MemoryBarriers, OneAfterAnAcquire) {
   expect_events("ABG", [](Program t) {
     atomic_xchg(t.p + t.n, 1, {}, MemoryOrder::acquire);
     t.y(t.i) += t.x(t.i);
   });
 }
 /// The answer goes to all threads behind the same barrier; the one in front is that of its place.
-TEST(MemoryBarriers, OneBehindAnAcquireWhoseAnswerIsUsed) {
+TEST(MemoryBarriers, OneAfterAnAcquireWithAUsedResult) {
   expect_events("BABG", [](Program t) {
     t.y(t.i) += cast<f32>(atomic_xchg(t.p + t.n, 1, {}, MemoryOrder::acquire));
   });
@@ -111,7 +111,7 @@ TEST(MemoryBarriers, NoneOfARelaxedOne) {
 }
 /// A lock: what it guards lies between one barrier behind its acquire and one in front of its
 /// release.
-TEST(MemoryBarriers, ThoseOfALock) {
+TEST(MemoryBarriers, BarriersOfALock) {
   expect_events("BABGBR", [](Program t) {
     while_([&] { return atomic_xchg(t.p + t.n, 1, {}, MemoryOrder::acquire) == 1; }, [&] {});
     t.y(t.i) += t.x(t.i);

@@ -355,7 +355,7 @@ void run(const Case& test, Pattern p, Pattern q, Device d) {
   }
 }
 
-TEST_P(Absence, OfEachOp) {
+TEST_P(Absence, EachOp) {
   for (const Case& test : cases())
     for (const Pattern p : kPatterns)
       for (const Pattern q : kPatterns)
@@ -363,7 +363,7 @@ TEST_P(Absence, OfEachOp) {
 }
 
 /// A side that has no end is stored wherever the program's tile lies.
-TEST_P(Absence, OfAChoiceFarFromTheStart) {
+TEST_P(Absence, AChoiceFarFromTheStart) {
   const auto k = kernel("far", [](In<f32, 1> x, Out<f32, 1> by_where, Out<f32, 1> by_if) {
     by_where.partial(), by_if.partial();
     for (auto r : grid(by_where, kN)) {

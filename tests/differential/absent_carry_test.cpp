@@ -57,7 +57,7 @@ TEST_P(AbsentCarry, SumsRaggedBlocks) {
 }
 
 /// Rows beyond those of `a` are none of the sum, whatever its columns are.
-TEST_P(AbsentCarry, LacksWhatEveryStepLacks) {
+TEST_P(AbsentCarry, CarryLacksElementsAbsentInEveryIteration) {
   const auto k = kernel("rows", [](In<f32, 2> a, Out<f32, 2> y) {
     y.partial();
     for (auto m : grid(rows(y), 8)) {
@@ -76,7 +76,7 @@ TEST_P(AbsentCarry, LacksWhatEveryStepLacks) {
 }
 
 /// The same rows, though the kernel computes in each step where they begin.
-TEST_P(AbsentCarry, LacksWhatEveryStepComputesAlike) {
+TEST_P(AbsentCarry, CarryIsAbsentIfEveryIterationComputesItSo) {
   const auto k = kernel("rows", [](In<f32, 2> a, Scalar<i32> half, Out<f32, 2> y) {
     y.partial();
     for (auto m : grid(rows(y), 8)) {

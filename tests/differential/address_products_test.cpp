@@ -112,7 +112,7 @@ auto grouped(int block, int depth, int programs) {
   });
 }
 
-TEST_P(AddressProducts, OfManyShapes) {
+TEST_P(AddressProducts, ManyShapes) {
   for (const int depth : {32, 64}) {
     const Products all(kShapes, GetParam());
     const auto product = grouped(64, depth, 3);
@@ -123,7 +123,7 @@ TEST_P(AddressProducts, OfManyShapes) {
 }
 
 /// One product after another on the same memory: what one writes is an operand of the next.
-TEST_P(AddressProducts, OfTheResultsBefore) {
+TEST_P(AddressProducts, TheResultsBefore) {
   const auto chain = kernel("chain", [](In<u64, 1> addresses, Scalar<i32> count, Scalar<i32> n8) {
     for (auto p : grid(GridSpace({1}), 1)) {
       for (auto i : steps(cast<i32>(p.first()), Tile(count), 1)) {
@@ -188,7 +188,7 @@ TEST_P(AddressProducts, UnderAConditionOfTheDevice) {
 }
 
 /// Rows of odd lengths and no promise: elements move one by one, and nothing is copied ahead.
-TEST_P(AddressProducts, OfOddRows) {
+TEST_P(AddressProducts, OddRows) {
   const auto odd = kernel("odd", [](In<u64, 2> addresses, In<i32, 2> extents) {
     for (auto g : grid(rows(extents), 1)) {
       const Tile m = extents(g, 0), n = extents(g, 1), k = extents(g, 2);
@@ -228,7 +228,7 @@ TEST_P(AddressProducts, ViewsThatMove) {
 }
 
 /// Rows that share all but one element: what is stored through one is read through another.
-TEST_P(AddressProducts, ViewsWhoseRowsOverlap) {
+TEST_P(AddressProducts, ViewsWithOverlappingRows) {
   const auto overlapping = kernel("overlapping", [](In<u64, 1> addresses, Out<i32, 2> y) {
     for (auto p : grid(GridSpace({1}), 1)) {
       const auto x = view<i32, 2>(as_pointer<i32>(addresses(p.first())), {64, 64}, {1, 1});

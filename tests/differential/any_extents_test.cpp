@@ -63,7 +63,7 @@ TEST_P(AnyExtents, Transposes) {
     turned<f32>(a, b);
 }
 
-TEST_P(AnyExtents, OfEveryWidth) {
+TEST_P(AnyExtents, EveryWidth) {
   turned<i8>(12, 10);
   turned<f16>(24, 4);
   turned<f16>(96, 40);

@@ -172,7 +172,7 @@ class AtomicTypes : public test::OnDevice {
 INSTANTIATE_TEST_SUITE_P(Devices, AtomicTypes, testing::ValuesIn(test::devices()),
                          test::device_name);
 
-TEST_P(AtomicTypes, OfBytes) {
+TEST_P(AtomicTypes, Bytes) {
   integers_of<i8>();
   integers_of<u8>();
 }
@@ -188,7 +188,7 @@ TEST_P(AtomicTypes, Of64Bits) {
   integers_of<i64>();
   integers_of<u64>();
 }
-TEST_P(AtomicTypes, OfFloats) {
+TEST_P(AtomicTypes, Floats) {
   floats_of<f16>();
   floats_of<bf16>();
   floats_of<f32>();

@@ -39,7 +39,7 @@ bool sees_by_list(std::int64_t q, std::int64_t kv) {
 }
 Tile ahead(const Tile&, const Tile&, const Tile& q, const Tile& kv) { return q + 200 >= kv; }
 
-TEST_P(BlockLists, VisitWhatTheySay) {
+TEST_P(BlockLists, VisitTheirBlocks) {
   for (const std::int64_t dim : {64, 128}) {
     const AttentionInputs in = inputs({1, 1}, dim);
     const Attention listed = attention({.mask = ahead, .blocks = list()});
@@ -55,7 +55,7 @@ TEST_P(BlockLists, VisitWhatTheySay) {
   }
 }
 
-TEST_P(BlockLists, OfEachHeadAndBatchEntry) {
+TEST_P(BlockLists, EachHeadAndBatchEntry) {
   const AttentionInputs in = inputs({2, 2}, 16);
   std::vector<i32> blocks, counts;
   for (int b = 0; b < 2; ++b)
@@ -76,7 +76,7 @@ TEST_P(BlockLists, OfEachHeadAndBatchEntry) {
   expect_near(in.run(attention({.blocks = once})), in.expected(of_both));
 }
 
-TEST_P(BlockLists, OfOtherTiles) {
+TEST_P(BlockLists, OtherTiles) {
   const AttentionInputs in = inputs();
   std::vector<i32> blocks;
   for (int m = 0; m < 5; ++m) blocks.insert(blocks.end(), {m, 5 - m});
@@ -102,7 +102,7 @@ TEST_P(BlockLists, NewContentsCompileNothing) {
   EXPECT_EQ(listed.explain().find("compiled: first call"), 0u) << listed.explain();
 }
 
-TEST(BlockList, WhatDoesNotFitIsRefused) {
+TEST(BlockList, RejectsTensorsThatDoNotFit) {
   const AttentionInputs in({1, 1}, 1, 300, 420, 16, Device::cpu());
   const auto message = [&](AttentionSpec spec) {
     try {

@@ -44,7 +44,7 @@ Rows rows_of(const BlockList& l) {
   return rows;
 }
 
-TEST_P(BlockPatterns, OfTheHost) {
+TEST_P(BlockPatterns, TheHost) {
   const AttentionInputs in({1, 2}, 1, 300, 420, 16, device());
   const auto use = [](auto, auto h, auto m, auto n) {
     return (m + n + h) % 2 ? BlockCoverage::empty
@@ -103,7 +103,7 @@ TEST_P(BlockPatterns, BigBirdHasItsThreeKinds) {
 /// A router's choice of 5: out of order, with entries that are none.
 const std::vector<i32> kChoice{3, -1, 0, 99, -1, 4, 1, 0, -7, 3, 2, 0, 4, 1, 3, -1, 6, -1, -1, 7};
 
-TEST_P(BlockPatterns, OfARouter) {
+TEST_P(BlockPatterns, ARouter) {
   const BlockMaskShape grid{.seqlen_q = 250, .seqlen_kv = 300, .block_q = 64, .block_kv = 64};
   const AttentionInputs in({2, 2}, 1, 250, 300, 16, device());
   const auto odd = [](const Tile&, const Tile&, const Tile& q, const Tile& kv) {
@@ -139,7 +139,7 @@ TEST_P(BlockPatterns, OfARouter) {
 }
 
 /// More choices than a program looks at together.
-TEST_P(BlockPatterns, OfARouterWithManyChoices) {
+TEST_P(BlockPatterns, ARouterWithManyChoices) {
   const BlockList list = empty_block_list(
       {.seqlen_q = 20, .seqlen_kv = 16 * 400, .block_q = 16, .block_kv = 16}, 300, device());
   std::vector<i32> choice;
@@ -174,7 +174,7 @@ TEST_P(BlockPatterns, TreesOfEachBatchEntry) {
   }));
 }
 
-TEST(BlockPattern, WhatDoesNotFitIsRefused) {
+TEST(BlockPattern, RejectsTensorsThatDoNotFit) {
   const Device cpu = Device::cpu();
   const auto message = [](const std::function<void()>& call) {
     try {

@@ -188,7 +188,7 @@ TEST_P(Clusters, GatheredTilesOfAnyType) {
 }
 
 /// Absent elements arrive as 0, from one program as from several.
-TEST_P(Clusters, GatheredTilesHaveZerosForWhatIsAbsent) {
+TEST_P(Clusters, GatheredTilesHaveZerosForAbsentElements) {
   const Tensor x = Tensor::full({24}, -3, DType::f32, GetParam());
   for (const int ctas : {1, 2}) {
     const auto tops = kernel("tops", [ctas](In<f32, 1> x, Out<f32, 1> y) {

@@ -26,7 +26,7 @@ class Copies : public testing::TestWithParam<Device> {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, Copies, testing::ValuesIn(devices()), device_name);
 
-TEST_P(Copies, OfEveryWidthAndRank) {
+TEST_P(Copies, EveryWidthAndRank) {
   for (const DType dtype : {DType::u8, DType::f8e4m3, DType::bf16, DType::i32, DType::f64}) {
     SCOPED_TRACE(name(dtype));
     for (const Dims& shape : {Dims{77}, Dims{37, 67}, Dims{2, 33, 65}}) {
@@ -54,7 +54,7 @@ TEST_P(Copies, Several) {
   for (const TensorCopy& c : copies) EXPECT_EQ(c.to.to_doubles(), c.from.to_doubles());
 }
 
-TEST_P(Copies, WhatDoesNotFit) {
+TEST_P(Copies, RejectTensorsThatDoNotFit) {
   const Tensor a = integers({4, 8}, DType::f32);
   EXPECT_THROW(copy(stream(), a, filled({8, 4}, DType::f32)), CompileError);
   EXPECT_THROW(copy(stream(), a, filled({4, 8}, DType::i32)), CompileError);

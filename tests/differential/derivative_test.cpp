@@ -77,7 +77,7 @@ class DerivativesOfScores : public testing::TestWithParam<Device> {
 INSTANTIATE_TEST_SUITE_P(Devices, DerivativesOfScores, testing::ValuesIn(test::devices()),
                          test::device_name);
 
-TEST_P(DerivativesOfScores, OfTheCatalogue) {
+TEST_P(DerivativesOfScores, TheCatalogue) {
   const auto one = [](double, int, int) { return 1.0; };
   const auto capped = [](double s, int, int) { return 1 - std::pow(std::tanh(s / 3), 2); };
   expect_slopes("softcap", scores::softcap(3.0f), capped);
@@ -116,7 +116,7 @@ TEST_P(DerivativesOfScores, OfTheCatalogue) {
   expect_slopes("masked", visible, [](double s, int q, int kv) { return q >= kv ? 2 * s : 0; });
 }
 
-TEST_P(DerivativesOfScores, OfActivations) {
+TEST_P(DerivativesOfScores, Activations) {
   const auto of = [](Tile (*f)(const Arg&)) {
     return [f](const Tile& s, const Tile&, const Tile&, const Tile&, const Tile&) { return f(s); };
   };
@@ -138,7 +138,7 @@ TEST_P(DerivativesOfScores, OfActivations) {
       2e-3);
 }
 
-TEST_P(DerivativesOfScores, OfTablesThatTheyRead) {
+TEST_P(DerivativesOfScores, TablesThatTheyRead) {
   const Tensor queries = table({kQueries}), heads = table({kHeads}),
                s = drawn({kQueries, kKeys}, GetParam(), -4, 4),
                of_queries = Tensor::zeros({kQueries}, DType::f32, GetParam()),

@@ -181,7 +181,7 @@ TEST_P(DotGraph, LinearAttention) {
 }
 
 /// A loop that is not entered says nothing of another one.
-TEST_P(DotGraph, WhatALoopAssumes) {
+TEST_P(DotGraph, AssumptionsOfALoop) {
   const auto sums = kernel("assumed", [](In<bf16, 2> A, In<bf16, 2> B, Scalar<i32> first,
                                          Scalar<i32> second, Out<f32, 2> C) {
     for (auto [m, n] : grid(C, 64, 64)) {

@@ -31,7 +31,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, DynamicTiles, testing::ValuesIn(test::devices(
 
 /// None, one, fewer than programs (the simulator has four), as many, and many; each twice, so that
 /// the second launch finds the counter as the first has left it.
-TEST_P(DynamicTiles, OfAnyNumber) {
+TEST_P(DynamicTiles, AnyNumber) {
   for (const char* plan :
        {"", "dynamic_scheduler=0", "producer_warps=0 consumer_registers=0", "stages=2"}) {
     SCOPED_TRACE(plan);
@@ -55,7 +55,7 @@ TEST_P(DynamicTiles, OfAnyNumber) {
 
 /// Documents that a list finds, one after another in one tensor, by head dims of both kinds of
 /// roles.
-TEST_P(DynamicTiles, OfDocuments) {
+TEST_P(DynamicTiles, Documents) {
   for (const char* plan : {"", "dynamic_scheduler=0"}) {
     SCOPED_TRACE(plan);
     const EnvOverride scope = with_plan(plan);
@@ -77,7 +77,7 @@ TEST_P(DynamicTiles, OfDocuments) {
 }
 
 /// Tiles of equal work, or of work known from the launch, are assigned statically.
-TEST(DynamicTilesPlan, OfEvenWorkAreStatic) {
+TEST(DynamicTilesPlan, EvenWorkAreStatic) {
   const AttentionInputs in({1, 1}, 1, 200, 200, 64, Device::sim());
   for (const Mask& mask : {Mask(), masks::causal(), masks::sliding_window(Scalar<i32>(20))}) {
     const Attention a = attention({.mask = mask});
@@ -165,7 +165,7 @@ TEST_F(Planted, NoWaitForTheRelease) {
   k_->erase(near(put_, Opcode::MbarWait, true));
   EXPECT_TRUE(finds(sim::Detector::SharedRace));
 }
-TEST_F(Planted, NumberBehindItsArrival) {
+TEST_F(Planted, NumberAfterItsArrival) {
   const OpId behind = (*k_)[near(put_, Opcode::MbarArrive, false)].next;
   k_->unlink(put_);
   k_->insert_before(behind, put_);

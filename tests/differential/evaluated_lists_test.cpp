@@ -119,7 +119,7 @@ class EvaluatedLists : public ::testing::TestWithParam<Device> {
 INSTANTIATE_TEST_SUITE_P(Devices, EvaluatedLists, ::testing::ValuesIn(test::devices()),
                          test::device_name);
 
-TEST_P(EvaluatedLists, HoldWhatEveryPairDecides) {
+TEST_P(EvaluatedLists, AgreeWithEveryPair) {
   std::mt19937 random(kSeed);
   CellTable per_head({1, 2, 10, 10}, 48, 40, device()), per_batch({2, 1, 8, 4}, 64, 128, device());
   per_head.draw(random, 60), per_batch.draw(random, 50);
@@ -155,7 +155,7 @@ TEST_P(EvaluatedLists, HoldWhatEveryPairDecides) {
     }
 }
 
-TEST_P(EvaluatedLists, OfOtherBlocks) {
+TEST_P(EvaluatedLists, OtherBlocks) {
   const Case c{"causal", masks::causal(), [](auto, auto, auto q, auto kv) { return q >= kv; }};
   const Extents x{1, 2, 200, 310};
   for (const auto& [block_q, block_kv] : {std::pair{16, 48}, {64, 176}, {128, 80}}) {
@@ -180,7 +180,7 @@ TEST_P(EvaluatedLists, OfOtherBlocks) {
 }
 
 /// Without queries or keys nothing is kept.
-TEST_P(EvaluatedLists, OfNothing) {
+TEST_P(EvaluatedLists, Nothing) {
   const Attention attn = attention({.mask = masks::causal()});
   const Tensor none = of({1, 1, 0, 16}), some = of({1, 1, 200, 16});
   const BlockList no_keys = attn.block_list(Stream(device()), some, none),
@@ -248,7 +248,7 @@ TEST_P(EvaluatedLists, AreMadeWhereTheyPay) {
   EXPECT_FALSE(is_evaluated({.mask = pairs}, 200)) << "as many evaluations as pairs";
 }
 
-TEST(MaskDependence, IsWhatTheMaskReads) {
+TEST(MaskDependence, IsTheSetOfReadIndices) {
   const Scalar<i32> n = 64;
   struct Wanted {
     Mask mask;
@@ -275,7 +275,7 @@ TEST(MaskDependence, IsWhatTheMaskReads) {
   }
 }
 
-TEST(EvaluatedListsOfCallers, ThatDoNotFitAreRefused) {
+TEST(EvaluatedListsOfCallers, RejectListsThatDoNotFit) {
   const Device cpu = Device::cpu();
   const CellTable table({2, 1, 2, 3}, 128, 128, cpu);
   const AttentionInputs in({2, 1}, 1, 200, 300, 16, cpu), longer({2, 1}, 1, 300, 300, 16, cpu);
@@ -331,7 +331,7 @@ TEST(EvaluatedListsOfCallers, ThatDoNotFitAreRefused) {
   expect_near(in.run(listed), in.expected([](auto...) { return false; }));
 }
 
-TEST_P(EvaluatedLists, OfThreadsOnTheirStreams) {
+TEST_P(EvaluatedLists, ThreadsOnTheirStreams) {
   std::mt19937 random(kSeed);
   CellTable table({1, 2, 3, 4}, 64, 64, device());
   table.draw(random, 50);

@@ -48,7 +48,7 @@ Found found_by(const std::function<void()>& call) {
 
 // ---- loops that do not end ----------------------------------------------------------------------
 
-TEST_P(Findings, AWaitForAWordThatNobodyChanges) {
+TEST_P(Findings, AWaitForAWordThatNeverChanges) {
   const auto k = kernel("waits", [](Ptr<i32> flag, Out<f32, 1> z) {
                    for (auto i : grid(z, 1)) {
                      while_([&] { return atomic_add(flag, 0) == 0; }, [&] {});
@@ -169,7 +169,7 @@ TEST_P(Findings, LoopsThatCountOnlyForThemselvesDoNotEnd) {
 // ---- what other programs do ---------------------------------------------------------------------
 
 /// Triton's lock of layer norm's backward, with rows that one warp has.
-TEST_P(Findings, ALockOrdersWhatItGuards) {
+TEST_P(Findings, ALockOrdersGuardedAccesses) {
   const auto sums = [](MemoryOrder give_back) {
     return kernel("lock", [give_back](In<f32, 2> x, InOut<f32, 2> dw, Ptr<i32> locks) {
       for (auto r : grid(rows(x), 1)) {
@@ -220,7 +220,7 @@ TEST_P(Findings, AFlagOrdersALookBack) {
   EXPECT_EQ(found_by([&] { run(MemoryOrder::relaxed); }).code, "T1301");
 }
 
-TEST_P(Findings, AReadOfWhatAnotherProgramWrites) {
+TEST_P(Findings, AReadOfAnotherProgramsWrite) {
   const auto k = kernel("neighbours", [](InOut<f32, 1> y) {
                    for (auto i : grid(y, 64)) y(i) = fill_absent(y(i.shifted(64)), 0) + 1.0f;
                  }).named("y");

@@ -17,7 +17,7 @@ class PeeledIteration : public testing::TestWithParam<Device> {};
 INSTANTIATE_TEST_SUITE_P(Devices, PeeledIteration, testing::ValuesIn(test::devices()),
                          test::device_name);
 
-TEST_P(PeeledIteration, ChoosesWhatIsMultiplied) {
+TEST_P(PeeledIteration, SelectsOperands) {
   const auto twice = kernel(
       "twice", [](In<bf16, 2> Q, In<bf16, 2> K, In<bf16, 2> V, Out<f32, 2> O, Out<f32, 1> Top) {
         const Index d = slice(0, 64);

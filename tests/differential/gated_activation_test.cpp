@@ -11,10 +11,10 @@ INSTANTIATE_TEST_SUITE_P(Devices, GatedActivations, testing::ValuesIn(devices())
 
 TEST_P(GatedActivations, AndTheirGradients) { check_gated_activations(GetParam()); }
 
-TEST_P(GatedActivations, OfNumbersOfAnySize) { check_gated_extremes(GetParam()); }
+TEST_P(GatedActivations, NumbersOfAnySize) { check_gated_extremes(GetParam()); }
 
 /// NaN and infinities stay where they are.
-TEST_P(GatedActivations, OfNoNumbers) {
+TEST_P(GatedActivations, NoNumbers) {
   const Doubles values{1, std::nan(""), INFINITY, 40, -40, 2};
   const Tensor gate = Tensor::from(values, {1, 6}, Device::cpu()).cast(DType::f32).to(GetParam()),
                up = Tensor::full({1, 6}, 2, DType::f32, GetParam()),

@@ -81,7 +81,7 @@ auto grouped(Tiles t) {
 }
 
 /// No iterations, fewer than the ring has slots, as many, and more; a ragged last one.
-TEST_P(GatheredProducts, OfSegments) {
+TEST_P(GatheredProducts, Segments) {
   const std::vector<i32> offsets{0, 0, 5, 5, 140, 150, 150};
   const auto from = places(160, 90);
   for (const Tiles t : {Tiles{128, 64, 64}, Tiles{64, 128, 32}}) {
@@ -160,7 +160,7 @@ class ScheduledGathers : public GatheredProducts {
 INSTANTIATE_TEST_SUITE_P(Devices, ScheduledGathers, testing::ValuesIn(test::devices()),
                          test::device_name);
 
-TEST_P(ScheduledGathers, OfSegments) { expect_segments<bf16>({128, 128, 64}, false, "a=gathered"); }
+TEST_P(ScheduledGathers, Segments) { expect_segments<bf16>({128, 128, 64}, false, "a=gathered"); }
 /// Few rows, which lie along the tensor cores' columns.
 TEST_P(ScheduledGathers, AlongColumns) {
   expect_segments<f16>({144, 128, 64}, true, "b=gathered^T");

@@ -44,7 +44,7 @@ std::vector<i32> places(int n, int rows) {
 }
 
 /// Rows of 2 to 64 bytes and of strange lengths; a base that is aligned to its elements only.
-TEST_P(GatheredRows, OfEveryWidth) {
+TEST_P(GatheredRows, EveryWidth) {
   const auto gather = kernel("gather", [](In<bf16, 2> x, In<i32, 1> rows, Out<bf16, 2> y) {
     for (auto [i, c] : grid(y, 16, 32)) y(i, c) = x(rows(i), c);
   });

@@ -100,7 +100,7 @@ TEST_P(GridBarrier, ProductsOfProducts) {
   EXPECT_EQ(z.to_doubles(), product(product(x, y), y));
 }
 
-TEST(GridBarriers, AreLaunchedWithWhatIsResident) {
+TEST(GridBarriers, LaunchResidentProgramsOnly) {
   const auto k = kernel("k", [](InOut<f32, 1> a, Out<f32, 1> b) {
     for (auto i : grid(a, 32)) a(i) = 1;
     grid_barrier();

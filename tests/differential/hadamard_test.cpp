@@ -9,7 +9,7 @@ namespace {
 class Hadamards : public testing::TestWithParam<Device> {};
 INSTANTIATE_TEST_SUITE_P(Devices, Hadamards, testing::ValuesIn(devices()), device_name);
 
-TEST_P(Hadamards, OfPowersOfTwo) { check_hadamards(GetParam()); }
+TEST_P(Hadamards, PowersOfTwo) { check_hadamards(GetParam()); }
 TEST_P(Hadamards, Matrix) { check_hadamard_matrix(GetParam()); }
 
 }  // namespace

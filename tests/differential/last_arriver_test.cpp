@@ -61,7 +61,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, ArriveAndTestLast, testing::ValuesIn(test::dev
                          test::device_name);
 
 /// The second launch finds the counters as the first has left them.
-TEST_P(ArriveAndTestLast, AddsWhatAllHave) {
+TEST_P(ArriveAndTestLast, AddsTheValuesOfAllPrograms) {
   const Inputs in(GetParam());
   const auto product = shared_sum();
   for (int launch = 0; launch < 2; ++launch) {

@@ -85,7 +85,7 @@ TEST_P(LookedUpProducts, ByAListAndByPages) {
 }
 
 /// Rows that depend on a number of the previous iteration, and a list that the kernel may write.
-TEST_P(LookedUpProducts, WhatCannotBeComputedAhead) {
+TEST_P(LookedUpProducts, OperandsThatCannotBeComputedAhead) {
   const auto list = places(330);
   const auto at = [&](std::int64_t k) { return list[static_cast<std::size_t>(k)]; };
   expect_product(
@@ -108,7 +108,7 @@ TEST_P(LookedUpProducts, WhatCannotBeComputedAhead) {
 }
 
 /// All operands of the loop are gathered, and one is loaded once before it.
-TEST_P(LookedUpProducts, BesideAStationaryOperand) {
+TEST_P(LookedUpProducts, WithAStationaryOperand) {
   const auto scores =
       kernel("looked_up_twice", [](In<bf16, 2> Q, In<bf16, 2> B, List list, Out<f32, 2> C) {
         const Index all_columns = slice(0, kColumns);

@@ -55,7 +55,7 @@ class Weights {
   std::vector<double> v_, weights_;
 };
 
-TEST_P(MaskedAttention, GivesWhatAllPairsGive) {
+TEST_P(MaskedAttention, AgreesWithAllPairs) {
   // Ragged in both directions: the last tiles reach past the ends.
   const AttentionInputs in({1, 1}, 1, 700, 650, 64, device());
   const Weights weights(in);
@@ -103,7 +103,7 @@ TEST_P(MaskedAttention, OnEveryPath) {
   }
 }
 
-TEST_P(MaskedAttention, OfBatchesAndGroups) {
+TEST_P(MaskedAttention, BatchesAndGroups) {
   const AttentionInputs in({3, 4}, 2, 200, 330, 64, device());
   const std::vector<i32> lengths{330, 0, 201}, padding{7, 130, 329};
   const Attention padded = attention({.mask = masks::key_padding(integers(lengths))});
@@ -162,7 +162,7 @@ TEST_P(MaskedAttention, NewTablesLengthsAndNumbersCompileNothing) {
   EXPECT_EQ(compiled(), "compiled: first call;compiled: first call;compiled: first call;");
 }
 
-TEST_P(MaskedAttention, NothingToSeeGivesZero) {
+TEST_P(MaskedAttention, RowsWithoutKeysAreZero) {
   const AttentionInputs in({1, 1}, 1, 150, 130, 64, device());
   const Attention a = attention({.mask = masks::key_padding(integers({0}))});
   const Tensor O = Tensor::empty(in.Q.shape(), DType::bf16, device()),

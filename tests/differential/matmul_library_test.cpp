@@ -423,7 +423,7 @@ TEST_P(MatmulLibrary, GatedOptions) {
         "overlapped=0");
 }
 
-TEST_P(MatmulLibrary, WhatDoesNotFit) {
+TEST_P(MatmulLibrary, RejectsOperandsThatDoNotFit) {
   const Tensor A = integers({8, 16}, DType::bf16, 1), B = integers({8, 16}, DType::bf16, 2),
                C = empty({8, 16}, DType::bf16), I = integers({16, 16}, DType::i8, 2);
   const auto message = [](const auto& call) {

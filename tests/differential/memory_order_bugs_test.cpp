@@ -88,7 +88,7 @@ constexpr test::MakeProgram kPrograms[] = {test::reversed,
                                            test::lock,
                                            test::ticket_and_flag};
 
-TEST(MemoryOrderBugs, NothingPlantedShowsNothing) {
+TEST(MemoryOrderBugs, CorrectKernelsAreNotReported) {
   for (const test::MakeProgram make : kPrograms) {
     const test::PlantedProgram p(make);
     EXPECT_EQ(shows(p, 0, Fault::None), std::optional(false)) << p.name();
@@ -110,8 +110,8 @@ void expect_found(Fault fault, int at_least) {
 }
 
 TEST(MemoryOrderBugs, ABarrierLeftOut) { expect_found(Fault::LeftOut, 16); }
-TEST(MemoryOrderBugs, ABarrierBehindTheAccess) { expect_found(Fault::Late, 14); }
-TEST(MemoryOrderBugs, ABarrierInFrontOfTheLoop) { expect_found(Fault::InFrontOfTheLoop, 2); }
+TEST(MemoryOrderBugs, ABarrierAfterTheAccess) { expect_found(Fault::Late, 14); }
+TEST(MemoryOrderBugs, ABarrierBeforeTheLoop) { expect_found(Fault::InFrontOfTheLoop, 2); }
 
 }  // namespace
 }  // namespace tegula::memory_order_bugs_test

@@ -150,7 +150,7 @@ void expect_place_behind_the_front(const Stream& stream, Device device) {
       << name(dtype_of<T>);
 }
 
-TEST_P(NanFolds, PlacesOfIntegersBehindAFrontThatIsAbsent) {
+TEST_P(NanFolds, IntegerIndicesAfterAnAbsentPrefix) {
   expect_place_behind_the_front<i8>(stream(), GetParam());
   expect_place_behind_the_front<u8>(stream(), GetParam());
   expect_place_behind_the_front<i32>(stream(), GetParam());

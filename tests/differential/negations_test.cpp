@@ -49,8 +49,8 @@ void expect_extremes(Device device) {
   }
 }
 
-TEST_P(Negations, OfWordsKeepTheirSign) { expect_extremes<i32>(GetParam()); }
-TEST_P(Negations, OfHalvesKeepTheirSign) { expect_extremes<i16>(GetParam()); }
+TEST_P(Negations, WordsKeepTheirSign) { expect_extremes<i32>(GetParam()); }
+TEST_P(Negations, HalvesKeepTheirSign) { expect_extremes<i16>(GetParam()); }
 
 TEST_P(Negations, AreReduced) {
   const auto smallest = kernel("smallest", [](In<i32, 2> x, Out<i32, 1> y) {

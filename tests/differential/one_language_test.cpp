@@ -115,7 +115,7 @@ TEST(OneLanguage, GridsAreOfIntegersAndTheirArithmetic) {
 }
 
 /// An MMA in a branch that has another side is one of mma.sync, and the plan says so.
-TEST(OneLanguage, ThePlanIsWhatWasDone) {
+TEST(OneLanguage, ThePlanDescribesTheExecution) {
   const auto branch =
       kernel("branch", [](In<f16, 2> a, In<f16, 2> b, In<i32, 1> which, Out<f32, 2> c) {
         for (auto [m, n] : grid(c, 128, 128))

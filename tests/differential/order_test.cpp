@@ -183,7 +183,7 @@ TEST_P(Order, ZerosNanAndInfinities) {
     }
 }
 
-TEST_P(Order, ExtremeIntegersStandBeforeWhatIsAbsent) {
+TEST_P(Order, ExtremeIntegersPrecedeAbsentElements) {
   const std::vector<i32> x{INT32_MAX, INT32_MIN, 0, INT32_MAX, -1, INT32_MIN, 5};
   for (bool is_descending : {false, true})
     for (int ragged : {0, 2})
@@ -435,7 +435,7 @@ TEST_P(KeyRanks, AbsentKeysAreInNoBin) {
   check({100, 5, 4}, random_keys(60, 0, 5), true);
 }
 
-TEST_P(KeyRanks, OfATileOfAnotherShapeAndType) {
+TEST_P(KeyRanks, ATileOfAnotherShapeAndType) {
   const auto k = kernel("ranks", [](In<i64, 2> x, Out<i32, 2> y) {
     for (auto r : grid(rows(y), 8)) y(r, slice(0, 6)) = key_ranks(x(r, slice(0, 6)), 4).ranks;
   });

@@ -303,7 +303,7 @@ TEST_P(Pingpong, CopiesThatDependOnTiles) {
 }
 
 /// Where one warpgroup cannot have a tile, or tiles come from a counter, all warps compute it.
-TEST_P(Pingpong, AskedForInVain) {
+TEST_P(Pingpong, RequestedWithoutEffect) {
   const std::int64_t m = 264, n = 520, k = 136;
   const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),
                C = empty({m, n}, DType::f32);

@@ -11,7 +11,7 @@ class PlainPrograms : public testing::TestWithParam<Device> {};
 INSTANTIATE_TEST_SUITE_P(Devices, PlainPrograms, testing::ValuesIn(test::devices()),
                          test::device_name);
 
-TEST_P(PlainPrograms, TheExtentMayBeAskedForBeforeTheRowIsRead) {
+TEST_P(PlainPrograms, TheExtentMayBeReadBeforeTheRow) {
   for (const std::int64_t n : {100, 128, 4096}) {
     const auto mean = kernel("mean", [](In<f32, 2> x, Out<f32, 1> y) {
       for (auto r : grid(y, 1)) {

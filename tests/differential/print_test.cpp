@@ -67,7 +67,7 @@ TEST_P(Print, MoreThanTheBufferHolds) {
   EXPECT_EQ(lines_.back(), std::to_string(400 - kHeld) + " more records did not fit\n");
 }
 
-TEST_P(Print, WhatDoesNotHold) {
+TEST_P(Print, FailedAssertions) {
   const auto check = kernel("check", [](In<f32, 1> x, Out<f32, 1> y) {
     for (auto i : grid(y, 4)) {
       const Tile t = x(i);
@@ -113,7 +113,7 @@ TEST_P(Print, TheFirstNan) {
                                               "watch(1): the sum: 1 NaN, the first at 0\n"}));
 }
 
-TEST(PrintEagerly, OfTheOneProgram) {
+TEST(PrintEagerly, TheOneProgram) {
   Env eager = env();
   eager.eager = true;
   const EnvOverride with(eager);

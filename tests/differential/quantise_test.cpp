@@ -9,7 +9,7 @@ class Quantisations : public testing::TestWithParam<Device> {};
 INSTANTIATE_TEST_SUITE_P(Devices, Quantisations, testing::ValuesIn(devices()), device_name);
 
 TEST_P(Quantisations, ByRowsAndBlocks) { check_quantisations(GetParam()); }
-TEST_P(Quantisations, OfExtremes) { check_quantised_extremes(GetParam()); }
+TEST_P(Quantisations, Extremes) { check_quantised_extremes(GetParam()); }
 
 }  // namespace
 }  // namespace tegula::test::quantise_test

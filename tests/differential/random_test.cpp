@@ -167,7 +167,7 @@ TEST_P(Random, MomentsAndCells) {
   EXPECT_NEAR(m4 / n, 3, 5 * std::sqrt(96 / n));
 }
 
-TEST_P(Random, DropoutScalesWhatItKeeps) {
+TEST_P(Random, DropoutScalesKeptElements) {
   const auto y = drawn<f32>([](const Tile& s, const Tile& o) {
     return dropout(cast<f32>(o & 0xffu) + 1.0f, 0.25, s, o);
   });

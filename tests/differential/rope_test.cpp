@@ -12,7 +12,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, Ropes, testing::ValuesIn(devices()), device_na
 TEST_P(Ropes, AndTheirGradients) { check_ropes(GetParam()); }
 
 /// Heads that are columns of a wider tensor, as those of a fused projection.
-TEST_P(Ropes, OfHeadsInsideAWiderTensor) {
+TEST_P(Ropes, HeadsInsideAWiderTensor) {
   const Device device = GetParam();
   const RopeCase c{6, 4, 64, 64};
   const Tensor wide = random_rows({6, 12, 64}, DType::bf16, 1, device), x = wide.slice(1, 4, 8),

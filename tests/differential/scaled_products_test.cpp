@@ -68,14 +68,14 @@ void ScaledMatmul::check_scales(const MatmulConfig& config, const MatmulOptions&
   EXPECT_NE(said.find("dot by wgmma"), std::string::npos) << said;
 }
 
-TEST_P(ScaledMatmul, OfTheTensorItsRowsAndColumns) {
+TEST_P(ScaledMatmul, TheTensorItsRowsAndColumns) {
   for (const MatmulConfig& c : kWays) {
     check_scales<f8e4m3, bf16>(c);
     check_scales<f8e5m2, f32>(c);
   }
 }
 
-TEST_P(ScaledMatmul, OfPromotedAccumulators) {
+TEST_P(ScaledMatmul, PromotedAccumulators) {
   check_scales<f8e4m3, f32>({.bm = 64, .bn = 64, .bk = 128}, {.fp32_promotion = true});
   check_scales<f8e5m2, f16>({.bm = 128, .bn = 64, .bk = 128, .pingpong = true},
                             {.fp32_promotion = true});

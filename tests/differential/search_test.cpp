@@ -108,7 +108,7 @@ TEST_P(Search, WeightedCounts) {
   EXPECT_EQ(z.to_doubles(), std::vector<double>(totals.begin(), totals.end()));
 }
 
-TEST_P(Search, WhatAConditionKeeps) {
+TEST_P(Search, ElementsKeptByACondition) {
   const auto keep = kernel("keep", [](In<f32, 2> x, Out<f32, 2> y, Out<i32, 1> counts) {
     for (auto r : grid(rows(x), 1)) {
       const Tile v = x(r, all);

@@ -158,7 +158,7 @@ TEST_P(MulticastSegments, GroupedProduct) {
 
 /// Numbers that leave a gap behind a segment, or none: a cluster's tiles may be of two segments,
 /// and the last one may be alone. Nothing is read before the kernel in front has ended.
-TEST_P(MulticastSegments, OfTwoSegments) {
+TEST_P(MulticastSegments, TwoSegments) {
   Env changed = env();
   changed.plan = "multicast=1";
   const EnvOverride scope(changed);

@@ -258,7 +258,7 @@ TEST_P(ShapeOps, NewDimensionsAndKeptOnes) {
   });
 }
 
-TEST_P(ShapeOps, OfEveryWidth) {
+TEST_P(ShapeOps, EveryWidth) {
   const auto turned = [&]<class T>(T) {
     const auto k = kernel("turned", [](In<T, 1> x, Out<T, 1> y) {
       for (auto i : grid(y, 100)) {

@@ -13,14 +13,14 @@ TEST_P(Softmaxes, AndTheirGradients) { check_softmaxes(GetParam()); }
 TEST_P(Softmaxes, RowsWithoutNumbers) { check_softmax_of_no_numbers(GetParam()); }
 
 /// The maximum is subtracted, however large it is.
-TEST_P(Softmaxes, OfLargeNumbers) {
+TEST_P(Softmaxes, LargeNumbers) {
   for (const std::int64_t columns : {300, 40000})
     check_softmax(Tensor::normal({3, columns}, DType::f32, 5000, 30, 4, GetParam()), true);
 }
 
 /// Masked by the type's smallest number, as PyTorch's users do it, a row all of which is masked is
 /// uniform: times log2(e) that number would be an infinity.
-TEST_P(Softmaxes, OfTheLargestNumbers) {
+TEST_P(Softmaxes, TheLargestNumbers) {
   for (const std::int64_t columns : {300, 3000, 40000})
     for (const DType dtype : {DType::bf16, DType::f32})
       for (const double least : {dtype == DType::bf16 ? -0x1.fep127 : -0x1.fffffep127, 0x1.fep127})

@@ -85,7 +85,7 @@ void allow_one_more(Kernel& k, OpId wait) {
 
 /// Buffers that the stores go round evenly, and not; one ring for both, in which the warpgroups'
 /// parts change.
-TEST(StoreChannelBugs, EachWaitAndMeetingCounts) {
+TEST(StoreChannelBugs, EachWaitAndBarrierIsNeeded) {
   for (const char* channels : {"channel d store slots 4 store#1 columns 16",
                                "channel c store slots 3 store#0 store#1 columns 32"}) {
     SCOPED_TRACE(channels);

@@ -153,7 +153,7 @@ TEST_P(StoreChannels, StoresThatAdd) {
 }
 
 /// Fields of a plan: all stores share buffers. Parts of warpgroups change with the bytes of a row.
-TEST_P(StoreChannels, OfAPlan) {
+TEST_P(StoreChannels, APlan) {
   for (const char* fields : {"tma_store=1", "tma_store=1 epilogue_tile_n=16",
                              "tma_store=1 epilogue_tile_n=8", "tma_store=1 epilogue_tile_n=0"}) {
     SCOPED_TRACE(fields);

@@ -65,14 +65,14 @@ INSTANTIATE_TEST_SUITE_P(Devices, SwappedTiles, testing::ValuesIn(test::devices(
 TEST_P(SwappedTiles, EveryNumberOfRows) {
   for (const int bm : {8, 16, 24, 32, 40}) check<bf16, f32>(bm, 128, 64);
 }
-TEST_P(SwappedTiles, OfTypesAndColumns) {
+TEST_P(SwappedTiles, TypesAndColumns) {
   check<f16, f16>(16, 64, 64);
   check<bf16, bf16>(16, 192, 64);
   check<bf16, f32>(32, 256, 32);
   check<f8e4m3, f32>(16, 128, 64, false, true);
   check<i8, i32>(16, 64, 64, false, true);
 }
-TEST_P(SwappedTiles, OfEachMajor) {
+TEST_P(SwappedTiles, EachMajor) {
   for (const bool b_columns : {false, true}) check<bf16, f32>(16, 128, 64, false, b_columns);
   // Columns of A in whole swizzles.
   for (const bool b_columns : {false, true}) check<bf16, f32>(32, 128, 64, true, b_columns);
@@ -166,7 +166,7 @@ TEST_P(SwappedTiles, NotEverywhere) {
 }
 
 /// As a changed plan has it.
-TEST_P(SwappedTiles, AsAsked) {
+TEST_P(SwappedTiles, AsRequested) {
   const std::int64_t m = 72, n = 136, k = 72;
   const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),
                C = empty({m, n}, DType::f32);

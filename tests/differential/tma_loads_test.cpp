@@ -79,7 +79,7 @@ void expect_biased(
     }
 }
 
-TEST_P(TmaLoads, BesideTwoMmas) {
+TEST_P(TmaLoads, WithTwoMmas) {
   const auto of = [](std::int64_t rows, std::int64_t columns, DType dtype, std::uint64_t seed) {
     return numbers(rows, columns, dtype, seed, 2);
   };

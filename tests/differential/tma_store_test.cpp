@@ -216,7 +216,7 @@ TEST_P(TmaStore, Epilogue) {
 }
 
 /// A kernel that reads what it stores, or tells others that it is there.
-TEST_P(TmaStore, NotWhatIsReadAgain) {
+TEST_P(TmaStore, NotTilesThatAreReadAgain) {
   const auto sums = kernel("sums", [](In<bf16, 2> A, In<bf16, 2> B, InOut<f32, 2> C) {
     for (auto [m, n] : grid(C, 128, 128)) {
       auto acc = zeros<f32>(128, 128);

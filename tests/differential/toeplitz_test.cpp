@@ -133,7 +133,7 @@ TEST_P(ToeplitzTiles, InAProductWithAVector) {
 
 /// A tensor that may be written meanwhile is read in its place, and a cheap term stays in its
 /// place.
-TEST_P(ToeplitzTiles, WhatIsNot) {
+TEST_P(ToeplitzTiles, OtherScores) {
   const auto written = kernel("written", [](InOut<f32, 1> t, Out<f32, 2> out) {
     for (auto [m, n] : grid(out, 32, 32)) {
       const Tile d = expand(n, 0) - expand(m, 1) + out.rows() - 1;

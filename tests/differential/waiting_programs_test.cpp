@@ -23,7 +23,7 @@ INSTANTIATE_TEST_SUITE_P(
              test::kWaitingPrograms[std::get<1>(info.param)](Device::cpu()).name;
     });
 
-TEST_P(WaitingPrograms, GetWhatTheyWaitFor) {
+TEST_P(WaitingPrograms, ReceiveTheAwaitedValues) {
   const auto& [device, i] = GetParam();
   const test::MemoryProgram p = test::kWaitingPrograms[i](device);
   for (int call = 0; call < p.calls; ++call) p.call(Stream(device));

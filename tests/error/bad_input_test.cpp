@@ -34,7 +34,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, BadInput,
                          testing::Values(Device::cpu(), Device::sim(), Device::cuda()),
                          [](const auto& i) { return std::string(i.param.str().substr(0, 3)); });
 
-TEST_P(BadInput, EmptyTensorsAreNoLaunchAndNoError) {
+TEST_P(BadInput, EmptyTensorsCauseNeitherALaunchNorAnError) {
   const Device device = GetParam();
   if (device.kind == DeviceKind::cuda && Device::cuda_count() == 0) GTEST_SKIP() << "no GPU";
   copying()(Tensor::zeros({0}, DType::f32, device), Tensor::zeros({0}, DType::f32, device));
@@ -70,7 +70,7 @@ TEST(BadInputs, TooMuchSharedMemoryNamesTheLimit) {
             HasSubstr("allows 232448 bytes per CTA"), HasSubstr("use smaller tiles")));
 }
 
-TEST(BadInputs, WithoutAGpuTheDriverIsNamedAndWhatStillWorks) {
+TEST(BadInputs, WithoutAGpuTheErrorNamesTheDriverAndTheWorkingDevices) {
   if (Device::cuda_count() > 0) GTEST_SKIP() << "there is a GPU";
   const std::string said = error_of([] { Tensor::zeros({4}, DType::f32, Device::cuda()); });
   EXPECT_NE(said, "no error");

@@ -33,7 +33,7 @@ Outcome compile(const std::filesystem::path& file, const std::string& flags) {
 
 class CompileFail : public testing::TestWithParam<std::filesystem::path> {};
 
-TEST_P(CompileFail, SaysWhatIsWrong) {
+TEST_P(CompileFail, StaticAssertNamesTheMistake) {
   std::ifstream in(GetParam());
   std::string line;
   ASSERT_TRUE(std::getline(in, line) && line.starts_with("// expect: "));

@@ -81,13 +81,13 @@ TEST(ExportError, Arguments) {
   expect("T1805 export_range", large());
 }
 
-TEST(ExportError, OfTvmFfi) {
+TEST(ExportError, TvmFfi) {
   const TegulaFfiAny text[3]{{8, 0, {}}, {}, {}};
   EXPECT_EQ(tegula_exported_scale().tvm_ffi(text, 3), -1);
   expect("T1811 export_ffi_type", TEGULA_ARGUMENT);
 }
 
-TEST(ExportError, OfObjects) {
+TEST(ExportError, Objects) {
   const struct {
     std::uint32_t version[2] = {1, 2};
     void* unused[4] = {};

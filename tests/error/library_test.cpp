@@ -90,7 +90,7 @@ TEST(LibraryError, SequencesInOneTensor) {
   });
 }
 
-TEST(LibraryError, WhatAttentionIsAskedFor) {
+TEST(LibraryError, ArgumentsOfAttention) {
   const Tensor t = of(kShape), f = of({1, 4, 32}, DType::f32);
   const BlockList list = empty_block_list({32, 32}, 1, Device::cpu());
   expect("T1612 attention_tiles", [] { attention({}, {.tiles = AttentionTileShape{100, 128}}); });

@@ -94,7 +94,7 @@ TEST(Recursion, ThroughBranches) {
   });
 }
 
-TEST(Recursion, ThatEndsIsNoError) {
+TEST(Recursion, FiniteRecursionIsNotAnError) {
   const std::function<Tile(Tile, int)> f = [&](Tile t, int n) {
     return n == 0 ? t : f(t + 1.0f, n - 1);
   };
@@ -129,7 +129,7 @@ TEST(Recursion, OnThreadsWithSmallStacks) {
     });
 }
 
-TEST(Loop, OfAMillionOperationsEndsWithTheCount) {
+TEST(Loop, AMillionOperationsEndsWithTheCount) {
   const Diagnostic d = expect_error("T1018", [] {
     trace([](Tile t) {
       while (!is_done) t = t + t;
@@ -140,7 +140,7 @@ TEST(Loop, OfAMillionOperationsEndsWithTheCount) {
 }
 
 /// A body is recorded twice, which does not halve the limit.
-TEST(Loop, OfManyOperationsIsNoError) {
+TEST(Loop, ManyOperationsAreNotAnError) {
   trace([](Tile t) {
     for (int i = 0; i < 60'000; ++i) t = t + t;
     return t;
@@ -196,7 +196,7 @@ TEST(Recursion, InMasksAndScores) {
 }
 
 // ---- exceptions ---------------------------------------------------------------------------------
-TEST(Thrown, WhatIsNoStdException) {
+TEST(Thrown, ObjectsOtherThanStdException) {
   expect_error("T1021", [] { trace([](Tile) -> Tile { throw 42; }); });
   expect_error("T1021", [] {
     trace([](Tile t) {

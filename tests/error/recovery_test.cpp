@@ -86,7 +86,7 @@ void meet_errors(const Twice& k, Device device, int last) {
   EXPECT_EQ(code_of(k, device, kNone), "") << "after device errors";
 }
 
-TEST(Recovery, OfOneKernelObject) {
+TEST(Recovery, OneKernelObject) {
   for (const Device device : {Device::cpu(), Device::sim()}) {
     const auto k = twice();
     meet_errors(k, device, device == Device::cpu() ? kTooLong : kOutOfBounds);
@@ -94,7 +94,7 @@ TEST(Recovery, OfOneKernelObject) {
   }
 }
 
-TEST(Recovery, OfTwoThreads) {
+TEST(Recovery, TwoThreads) {
   const auto k = twice();
   std::atomic<bool> has_met = false;
   std::thread right([&] {
@@ -124,7 +124,7 @@ TEST(Recovery, OutOfMemoryHasTheLine) {
 }
 
 /// A ptxas that fails: the error has the kernel's line, and the kernel is compiled afterwards.
-TEST(Recovery, OfAnAssemblerThatFails) {
+TEST(Recovery, AnAssemblerThatFails) {
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("tegula-recovery-" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);

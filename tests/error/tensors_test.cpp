@@ -57,7 +57,7 @@ TEST(TensorError, LookedAt) {
   expect("T1218 copy_shape", [&] { t.copy_from(t.transpose(0, 1)); });
 }
 
-TEST(TensorError, OfOtherLibraries) {
+TEST(TensorError, OtherLibraries) {
   float values[2] = {};
   std::int64_t shape[9] = {2, 1, 1, 1, 1, 1, 1, 1, 1};
   dlpack::ManagedTensorVersioned managed{};

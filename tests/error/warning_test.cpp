@@ -82,7 +82,7 @@ TEST(Warning, ProductWithoutWgmma) {
   EXPECT_THAT(lines_of(again), ElementsAre(wanted));
 }
 
-TEST(Warning, ProductsThatAreWgmmasAreNone) {
+TEST(Warning, NoneForWgmma) {
   const auto wide = kernel("wide", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
     for (auto [m, n] : grid(C, 64, 64)) {
       Tile acc = zeros<f32>(64, 64);
@@ -134,7 +134,7 @@ TEST(Warning, ProductWithoutTensorCores) {
       ElementsAre(at(line, "few: a dot of bf16 runs as FMA, not on tensor cores", "T1506")));
 }
 
-TEST(Warning, ProductsOfF32AreNoTensorCores) {
+TEST(Warning, ProductsOfF32DoNotUseTensorCores) {
   const auto exact = kernel("exact", [](In<f32, 2> A, In<f32, 2> B, Out<f32, 2> C) {
     for (auto [m, n] : grid(C, 16, 16)) C(m, n) = dot(A(m, slice(0, 16)), B(slice(0, 16), n));
   });
@@ -144,7 +144,7 @@ TEST(Warning, ProductsOfF32AreNoTensorCores) {
   EXPECT_THAT(heard.texts, IsEmpty());
 }
 
-TEST(Warning, OfTheTrace) {
+TEST(Warning, TheTrace) {
   const auto lost = kernel("lost", [](In<f32, 1> x, Out<f32, 1> y) {
     y.partial();
     for (auto i : grid(y, 16)) {
@@ -160,7 +160,7 @@ TEST(Warning, OfTheTrace) {
   EXPECT_EQ(heard.texts, lines_of(lost));
 }
 
-TEST(Warning, ReachesTheErrorStreamWhereThatIsAskedFor) {
+TEST(Warning, ReachesTheErrorStreamIfRequested) {
   const auto call = [](const char* name) {
     const auto k = kernel(name, [](In<f32, 1> x, Out<f32, 1> y) {
       y.partial();
@@ -214,23 +214,21 @@ std::vector<std::string> of_log(const char* log) {
   return lines;
 }
 
-TEST(Warning, OfTheAssembler) {
+TEST(Warning, TheAssembler) {
   EXPECT_THAT(of_log("ptxas info    : Used 168 registers, 1 barriers\n"), IsEmpty());
   EXPECT_THAT(
       of_log("    24 bytes stack frame, 20 bytes spill stores, 36 bytes spill loads\n"
              "ptxas info    : Used 255 registers\n"),
       ElementsAre("T1501 line 0: k: a thread spills 36 bytes of registers to memory (20 stored, 36 "
                   "loaded)"));
-  EXPECT_THAT(
-      of_log("    24 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"),
-      ElementsAre("T1502 line 0: k: a thread uses 24 bytes of stack, which is in memory"));
+  EXPECT_THAT(of_log("    24 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"),
+              ElementsAre("T1502 line 0: k: a thread uses 24 bytes of stack, which is in memory"));
   const char* const kWaits =
       "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are "
       "serialized due to insufficient register resources for the wgmma pipeline in function 'k'";
   EXPECT_THAT(
       of_log(kWaits),
-      ElementsAre(std::string("T1503 line 0: k: the assembler serializes the wgmmas: ") +
-                  kWaits));
+      ElementsAre(std::string("T1503 line 0: k: the assembler serializes the wgmmas: ") + kWaits));
   EXPECT_THAT(of_log("ptxas info    : (C7506) setmaxnreg ignored to maintain minimum register "
                      "requirement"),
               ElementsAre("T1504 line 0: k: the assembler ignores setmaxnreg: ptxas "

@@ -47,7 +47,7 @@ TEST(RandomConditions, AreDefinedBeforeTheyAreUsed) {
   }
 }
 
-TEST(LlvmOrder, FindsAUseInFrontOfItsDefinition) {
+TEST(LlvmOrder, FindsAUseBeforeItsDefinition) {
   constexpr std::string_view kRight = R"(
 define void @k(i32 %n) {
 entry:

@@ -22,7 +22,7 @@ TEST_P(ConditionsOnGpu, AreThoseOfPlainCpp) {
       EXPECT_EQ(wrong_elements(c, 1 << 20, seed, Device::cuda()), 0) << c.name << " " << seed;
 }
 
-TEST_P(ConditionsOnGpu, OfRandomKernelsAreTheInterpreters) {
+TEST_P(ConditionsOnGpu, RandomKernelsAreTheInterpreters) {
   const std::uint64_t first = fuzz::number_from_env("TEGULA_FUZZ_SEED", 1),
                       count = fuzz::number_from_env("TEGULA_FUZZ_PROGRAMS", 150);
   for (std::uint64_t seed = first; seed < first + count; ++seed) {

@@ -129,12 +129,12 @@ void expect_same_bits(const std::vector<RepeatedCase>& cases) {
   if (!has_nvrtc) std::printf("no NVRTC here: by LLVM alone\n");
 }
 
-TEST(Determinism, OfTheCatalogue) {
+TEST(Determinism, TheCatalogue) {
   if (const std::string why = reason_to_skip(); !why.empty()) GTEST_SKIP() << why;
   expect_same_bits(catalogue_of(Device::cuda()));
 }
 
-TEST(Determinism, OfRandomCompositions) {
+TEST(Determinism, RandomCompositions) {
   if (const std::string why = reason_to_skip(); !why.empty()) GTEST_SKIP() << why;
   const std::uint64_t seed = fuzz::number_from_env("TEGULA_FUZZ_SEED", 1);
   SCOPED_TRACE("TEGULA_FUZZ_SEED=" + std::to_string(seed));

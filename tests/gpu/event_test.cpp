@@ -8,7 +8,7 @@
 namespace tegula::event_test {
 namespace {
 
-TEST(GpuEvent, TellsTheTimeOfAKernel) {
+TEST(GpuEvent, MeasuresTheTimeOfAKernel) {
   if (Device::cuda_count() == 0) GTEST_SKIP() << "no GPU";
   const Device d = Device::cuda();
   const Stream stream = Stream::create(d);

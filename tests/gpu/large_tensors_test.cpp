@@ -60,10 +60,10 @@ void add_along_one_dimension() {
   expect_sums<T>(*z);
 }
 
-TEST_F(LargeTensors, OfBytes) { add_along_one_dimension<i8>(); }
-TEST_F(LargeTensors, OfHalves) { add_along_one_dimension<f16>(); }
+TEST_F(LargeTensors, Bytes) { add_along_one_dimension<i8>(); }
+TEST_F(LargeTensors, Halves) { add_along_one_dimension<f16>(); }
 
-TEST_F(LargeTensors, OfTwoDimensions) {
+TEST_F(LargeTensors, TwoDimensions) {
   const auto add = kernel("add_large_2d", [](In<i8, 2> x, Out<i8, 2> z, Scalar<i64> columns) {
     for (auto [r, c] : grid(z, 8, 512)) {
       const Tile at = cast<i64>(expand(r, 1)) * columns + cast<i64>(expand(c, 0));

@@ -96,7 +96,7 @@ void work(std::atomic<std::uint64_t>& next, std::uint64_t end, bool has_nvrtc, O
   }
 }
 
-TEST(RandomProgramsOnGpu, BothBackEndsGiveWhatTheInterpreterGives) {
+TEST(RandomProgramsOnGpu, BothBackEndsAgreeWithTheInterpreter) {
   if (Device::cuda_count() == 0) GTEST_SKIP() << "no GPU";
   if (env().backend == "nvrtc") GTEST_SKIP() << "runs both back ends where LLVM is asked for";
   const std::uint64_t first = number_from_env("TEGULA_FUZZ_SEED", 1),

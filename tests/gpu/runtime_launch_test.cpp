@@ -128,7 +128,7 @@ void expect_axpy_works(const PreparedLaunch& plan, const Stream& stream) {
   for (std::size_t i = 0; i < after.size(); ++i) ASSERT_EQ(after[i], 3 * in[i] + before[i]) << i;
 }
 
-TEST_F(Gpu, NothingIsMissingInTheDriver) {
+TEST_F(Gpu, TheDriverIsComplete) {
   for (const MissingEntry& row : driver().missing)
     ADD_FAILURE() << row.symbol << ": " << row.feature;
   const DeviceProperties& p = device_properties(0);

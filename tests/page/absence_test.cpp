@@ -66,7 +66,7 @@ TEST_P(Absence, AnElementThatNamesARow) {
   }
 }
 
-TEST_P(Absence, AnAccumulatorKeepsWhatAStepLacks) {
+TEST_P(Absence, AccumulatorKeepsElementsAbsentInAnIteration) {
 #include "absence_5.inc"
   const Tensor mean = empty_of({3});
   row_means(iota_of({3, 300}), mean);

@@ -6,7 +6,7 @@ namespace {
 
 class Memory : public Page {};
 
-TEST_P(Memory, AProgramReadsWhatItStored) {
+TEST_P(Memory, AProgramReadsItsOwnStores) {
 #include "memory_1.inc"
   const Tensor x = iota_of({4096}), scratch = zeros_of({4096}), y = empty_of({4096});
   reversed(x, scratch, y);

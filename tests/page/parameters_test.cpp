@@ -6,7 +6,7 @@ namespace {
 
 class Parameters : public Page {};
 
-TEST_P(Parameters, AStructStandsForItsMembers) {
+TEST_P(Parameters, AStructExpandsToItsMembers) {
 #include "parameters_1.inc"
   static_assert(std::is_same_v<decltype(affine), KernelOf<Operands, Out<f32, 2>, Options>>);
   const Tensor x = iota_of({20, 100}), bias = Tensor::full({100}, -10, DType::f32, device()),

@@ -22,7 +22,7 @@ TEST_P(Recompilation, ScalarsAreReadAgain) {
   EXPECT_EQ(compiled(scaled), 2) << scaled.explain();
 }
 
-TEST_P(Recompilation, OfAnyExtent) {
+TEST_P(Recompilation, AnyExtent) {
 #include "recompilation_2.inc"
   for (const std::int64_t n : {1, 2, 7, 64, 1000, 1024}) {
     const Tensor x = iota_of({n}), y = empty_of({n});

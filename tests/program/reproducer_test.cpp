@@ -101,20 +101,20 @@ TEST(Reproducer, ThePlanThatIsChosenSurvives) {
   EXPECT_EQ(outcome({}, dealing_twice()).message, "");
 }
 
-TEST(Reproducer, OfFieldsAskedForByTheKernel) {
+TEST(Reproducer, FieldsFromTheKernel) {
   CompileRequest request;
   request.planned = ir::parse_plan_request("pingpong=1");
   expect_replayed(outcome(request, dealing_twice()));
 }
 
-TEST(Reproducer, OfFieldsAskedForByTheEnvironment) {
+TEST(Reproducer, FieldsFromTheEnvironment) {
   std::optional<EnvOverride> scope(std::in_place, env_with("pingpong=1"));
   const Outcome failed = outcome({}, dealing_twice());
   scope.reset();
   expect_replayed(failed);
 }
 
-TEST(Reproducer, OfAWholePlan) {
+TEST(Reproducer, AWholePlan) {
   CompileRequest asked;
   asked.planned = ir::parse_plan_request("pingpong=1");
   CompileRequest request;

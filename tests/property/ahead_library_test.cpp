@@ -209,7 +209,7 @@ class AheadLibrary : public ::testing::Test {
   std::optional<mocked::MockDriver> driver_;
 };
 
-TEST_F(AheadLibrary, LaunchesWhatTheLibraryLaunches) {
+TEST_F(AheadLibrary, LaunchesTheSameKernelsAsTheLibrary) {
   for (const Case& c : cases()) {
     SCOPED_TRACE(c.name);
     const Call made(c, std::uintptr_t{1} << 36), given(c, std::uintptr_t{1} << 40);
@@ -233,7 +233,7 @@ TEST_F(AheadLibrary, LaunchesWhatTheLibraryLaunches) {
   }
 }
 
-TEST_F(AheadLibrary, ServesWhatWasPreparedAlone) {
+TEST_F(AheadLibrary, ServesPreparedCallsOnly) {
   Case c{"product", product(), {}, {}};
   c.tensors = {{{64, 128}, DType::bf16}, {{96, 128}, DType::bf16}, {{64, 96}, DType::bf16}};
   const std::uintptr_t at = std::uintptr_t{1} << 36;
@@ -264,7 +264,7 @@ TEST_F(AheadLibrary, ServesWhatWasPreparedAlone) {
   }
 }
 
-TEST_F(AheadLibrary, NumbersArePartOfWhatWasPrepared) {
+TEST_F(AheadLibrary, NumbersArePartOfThePreparedCall) {
   Case c = cases().back();
   const std::uintptr_t at = std::uintptr_t{1} << 36;
   const std::string bytes = table_of(c, Call(c, at)).encode();
@@ -274,7 +274,7 @@ TEST_F(AheadLibrary, NumbersArePartOfWhatWasPrepared) {
 }
 
 /// The callable launches with half of what its address has.
-TEST_F(AheadLibrary, ExtentsOfAnAddressArePartOfWhatWasPrepared) {
+TEST_F(AheadLibrary, ExtentsOfAnAddressArePartOfThePreparedCall) {
   const Case c{"half",
                {{ExportParam{{ParamKind::Pointer, DType::bf16}, false, "x", ""}, output("y", 2)},
                 [](const Stream& stream, Args args, Loc) {

@@ -32,7 +32,7 @@ AheadClass vector_class(std::int64_t extent, std::uint8_t align = 16, std::int64
   return out;
 }
 
-TEST(AheadClasses, ServeWhatIsAtLeastAsRegular) {
+TEST(AheadClasses, ServeCallsThatAreAtLeastAsRegular) {
   const AheadClass made = vector_class(64);
   EXPECT_TRUE(serves(made, vector_class(4096)));
   EXPECT_FALSE(serves(made, vector_class(4097))) << "its extent is no multiple";
@@ -219,7 +219,7 @@ TEST_F(AheadTables, TensorsThatNoCallCanMakeAreRefused) {
   EXPECT_THAT(made({flags, -1, {64}, kU32, 0, none}), HasSubstr("locked"));
 }
 
-TEST_F(AheadTables, LaunchesThatReadWhatIsNoTensorAreRefused) {
+TEST_F(AheadTables, RejectLaunchesThatReadNonTensors) {
   using ::testing::HasSubstr;
   const auto launched_with = [](json& plan, int slot) {
     for (json& arg : plan["steps"][0][1]) arg[0] = slot;

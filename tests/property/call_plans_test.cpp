@@ -138,7 +138,7 @@ TEST_F(CallsByPlans, ARepeatedCallTakesNoMemory) {
 #endif
 }
 
-TEST_F(CallsByPlans, ARecordedCallAsksForTheGraphsMemoryOrForNothing) {
+TEST_F(CallsByPlans, ARecordedCallAllocatesGraphMemoryOrNone) {
   for (const NamedCall& c : all_calls()) {
     SCOPED_TRACE(c.name);
     c.call(stream());

@@ -142,7 +142,7 @@ Tally run(RandomMasks& random, int masks, const std::function<ir::Value(MaskKern
   return tally;
 }
 
-TEST(DerivedBlockLists, LeaveOutAndUnmaskNothingWrong) {
+TEST(DerivedBlockLists, SkipAndUnmaskOnlyCorrectBlocks) {
   RandomMasks random(21);
   const Tally tally = run(random, 1500, [&](MaskKernel& m) {
     return random.boolean(m, static_cast<int>(random.number(1, 4)));
@@ -151,7 +151,7 @@ TEST(DerivedBlockLists, LeaveOutAndUnmaskNothingWrong) {
   EXPECT_GT(static_cast<double>(tally.decided), 0.8 * static_cast<double>(tally.uniform));
 }
 
-TEST(DerivedBlockLists, OfCoordinatesAndBits) {
+TEST(DerivedBlockLists, CoordinatesAndBits) {
   RandomMasks random(22);
   const Tally tally = run(random, 1600, [&](MaskKernel& m) {
     return random.chance(25) ? random.bit_test(m) : random.decoded(m);
@@ -240,7 +240,7 @@ Tensor host(std::int64_t heads, std::int64_t rows) {
   return Tensor::zeros({kBatch, heads, rows, 1}, DType::bf16, Device::cpu());
 }
 
-TEST(DerivedBlockLists, OrderTilesByWhatTheyVisit) {
+TEST(DerivedBlockLists, OrderTilesByTheirNumberOfBlocks) {
   // 13 tiles of 16 queries, and of 300 queries packed with others.
   const Mask mask = [](Tile, Tile h, Tile q, Tile kv) { return q * 7 % 53 + h >= kv / 2; };
   for (const int group : {1, 7}) {
@@ -263,7 +263,7 @@ TEST(DerivedBlockLists, OrderTilesByWhatTheyVisit) {
   }
 }
 
-TEST(DerivedBlockLists, OfQueriesAtTheEnd) {
+TEST(DerivedBlockLists, QueriesAtTheEnd) {
   const Tensor Q = host(kHeads, 37), K = host(kHeads, kKeys);
   const Tally tally = run_rows(
       500, 31,
@@ -277,7 +277,7 @@ TEST(DerivedBlockLists, OfQueriesAtTheEnd) {
   EXPECT_GT(static_cast<double>(tally.decided), 0.8 * static_cast<double>(tally.uniform));
 }
 
-TEST(DerivedBlockLists, OfPackedHeads) {
+TEST(DerivedBlockLists, PackedHeads) {
   for (const int group : {4, 7})
     for (const std::int64_t queries : {1, 5}) {
       SCOPED_TRACE(testing::Message() << group << " heads, " << queries << " queries");
@@ -296,7 +296,7 @@ TEST(DerivedBlockLists, OfPackedHeads) {
     }
 }
 
-TEST(DerivedBlockLists, OfSequencesInOneTensor) {
+TEST(DerivedBlockLists, SequencesInOneTensor) {
   const std::vector<i32> q{0, 1, 34, 34, 53}, kv{0, 17, 66, 81, 164};
   const Tensor Q = host(kHeads, q.back() + 3).slice(0, 0, 1),
                K = host(kHeads, kv.back() + 3).slice(0, 0, 1);
@@ -351,7 +351,7 @@ void expect_sound(const Mask& mask, const Sees& sees) {
 
 bool is_natural(std::uint32_t x) { return static_cast<std::int32_t>(x) >= 0; }
 
-TEST(DerivedBlockLists, KnowNothingOfWhatWrapsAround) {
+TEST(DerivedBlockLists, DoNotBoundValuesThatWrapAround) {
   constexpr std::uint32_t kMost = 0x7fffffff;
   const Scalar<i32> large = static_cast<i32>(kMost - 60), factor = static_cast<i32>(kMost / 70);
   expect_sound([=](Tile, Tile, Tile q, Tile kv) { return q + large.value() + kv >= 0; },

@@ -22,7 +22,7 @@ TEGULA_EXPORT(add, add_kernel);
 
 namespace {
 
-TEST(ExportedCalls, AskTheDriverWhatTheKernelDoes) {
+TEST(ExportedCalls, MakeTheSameDriverCallsAsTheKernel) {
   if (!runtime::diagnose().finding("LLVM").present) GTEST_SKIP() << "no LLVM here";
   const mocked::MockDriver driver;
   const auto address = [](int i) {

@@ -138,7 +138,7 @@ int comparisons(const ir::Kernel& k) {
   return n;
 }
 
-TEST(MasksToRowBounds, KeepWhatTheyKept) {
+TEST(MasksToRowBounds, PreserveTheMask) {
   const std::span<const ir::Pass> all = ir::ir_passes();
   const auto at = std::ranges::find(all, "masks_to_row_bounds", &ir::Pass::name);
   int rewritten = 0, fewer = 0;

@@ -277,7 +277,7 @@ TEST(Conversion, TransposesWithoutConflicts) {
     }
 }
 
-TEST(Conversion, SaysWhyNot) {
+TEST(Conversion, ExplainsRejections) {
   const LinearLayout a = coalesced({64, 64}, 8, 4, {1, 0}), b = coalesced({64, 64}, 8, 4, {0, 1});
   EXPECT_EQ(plan_conversion(a, coalesced({64, 32}, 8, 4, {1, 0}), 2).reason(), "the shapes differ");
   EXPECT_EQ(plan_conversion(a, b, 2, shuffles_only()).reason(),

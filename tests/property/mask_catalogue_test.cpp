@@ -111,7 +111,7 @@ INSTANTIATE_TEST_SUITE_P(Masks, Catalogue, testing::ValuesIn(catalogue::cases(De
 
 /// The claims of the catalogue in research/attention.md about bits, and whether a list can say more
 /// than a range of keys.
-TEST(MaskClass, OfBitsAndSumsThatKvPicks) {
+TEST(MaskClass, BitsAndSumsThatKvPicks) {
   const Tensor t = Tensor::zeros({kLength}, DType::i32, Device::cpu());
   const auto at = [&t](const Tile& i) { return view<i32, 1>(t)(i); };
   struct Of {
@@ -158,7 +158,7 @@ TEST(MaskClass, OfBitsAndSumsThatKvPicks) {
   }
 }
 
-TEST(MortonNeighbourhood, RefusesSidesThatAreNoPowerOfTwo) {
+TEST(MortonNeighbourhood, RejectsSidesThatAreNotPowersOfTwo) {
   EXPECT_NO_THROW(masks::morton_neighbourhood(1 << 15, 3));
   for (const int side : {0, 24, 1 << 16}) {
     const auto refused = [&] { masks::morton_neighbourhood(side, 3); };

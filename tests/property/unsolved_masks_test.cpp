@@ -284,7 +284,7 @@ TEST(UnsolvedMasks, InListsThatKernelsMake) {
 }
 
 /// -2^31 / -1 is no number of 32 bits.
-TEST(UnsolvedMasks, OfQuotientsIn64Bits) {
+TEST(UnsolvedMasks, QuotientsIn64Bits) {
   const Scalar<i32> n = -1;
   const Mask mask = [=](Tile, Tile, Tile q, Tile kv) {
     return cast<i64>(q + kv + kLeast) / cast<i64>(n.value()) <= 2147483647;
@@ -293,7 +293,7 @@ TEST(UnsolvedMasks, OfQuotientsIn64Bits) {
                [](int q, int kv) { return q > 0 || kv > 0; }});
 }
 
-TEST(UnsolvedMasks, LeaveWhatIsSolvedBesideThem) {
+TEST(UnsolvedMasks, KeepSolvedConditions) {
   int blocks = 0, keys = 0;
   for (const Case& a : unsolved())
     for (const Case& b : affine())

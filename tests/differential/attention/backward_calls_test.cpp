@@ -133,7 +133,7 @@ TEST_P(BackwardCalls, ValuesThatAreNotFinite) {
   for (std::size_t i = 0; i < 256 * 64; ++i) ASSERT_EQ(with_v[i], dQ[i]) << i;
 }
 
-TEST_P(BackwardCalls, OnlyWantedGradients) {
+TEST_P(BackwardCalls, OnlyRequestedGradients) {
   BackwardCase all({.heads = 2, .seqlen_q = 100, .seqlen_kv = 100}, GetParam());
   const Attention attention({.mask = masks::causal()});
   all.run(attention);

@@ -73,7 +73,7 @@ constexpr Shape kShapes[]{{1, 1, 1, 333, true},  {2, 1, 150, 331, true}, {4, 1, 
                           {14, 2, 3, 130, true}, {4, 1, 16, 301, false}, {7, 1, 13, 203, false},
                           {3, 3, 200, 203, true}};
 
-TEST_P(DerivedRows, GiveWhatAllPairsGive) {
+TEST_P(DerivedRows, AgreeWithAllPairs) {
   for (const Case& c : cases(GetParam())) {
     const Attention at_end({.mask = c.mask, .align_bottom_right = true}), first({.mask = c.mask});
     for (const Shape& s : kShapes) {
@@ -169,7 +169,7 @@ TEST_P(DerivedRows, ComputeTheBlocksOfTheList) {
     }
 }
 
-TEST_P(DerivedRows, OfSequencesInOneTensor) {
+TEST_P(DerivedRows, SequencesInOneTensor) {
   const Lengths lengths{{1, 113, 0, 128, 17, 200, 5}, {7, 203, 9, 128, 33, 350, 260}};
   for (const Case& c : cases(GetParam()))
     for (const auto& [at_end, longest_first] :

@@ -78,7 +78,7 @@ TEST_P(HiddenValues, BeforeAndAfterTheVisibleRange) {
   }
 }
 
-TEST_P(HiddenValues, OfAllHeadDims) {
+TEST_P(HiddenValues, AllHeadDims) {
   const std::vector<Case> cases = cases_of_128_queries();
   for (const auto& [dim, keys] : {std::pair{96, 80}, {128, 48}, {256, 80}}) {
     expect_unspoiled(cases.front(),
@@ -103,7 +103,7 @@ TEST_P(HiddenValues, AfterTheKeysOfACache) {
 }
 
 /// All of the cache, where a request has no keys yet, split or not.
-TEST_P(HiddenValues, OfAnEmptyCache) {
+TEST_P(HiddenValues, AnEmptyCache) {
   for (const int parts : {1, 4}) {
     const Case c{"empty cache",
                  {.mask = [length = Scalar<i32>(0)](const Tile&, const Tile&, const Tile&,
@@ -130,7 +130,7 @@ TEST_P(HiddenValues, InUnselectedBlocks) {
 
 /// Keys and values of a sequence without queries are between those of two others, and spare rows
 /// follow the last: without a mask, under one of a single range, and under one with lists.
-TEST_P(HiddenValues, OfOtherSequences) {
+TEST_P(HiddenValues, OtherSequences) {
   const Lengths lengths{{70, 0, 133}, {50, 40, 150}};
   struct Masked {
     AttentionSpec spec;

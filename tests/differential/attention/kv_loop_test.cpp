@@ -58,7 +58,7 @@ ir::Kernel attention_of(Rescaling rescaling, Mask mask, int dim) {
 }
 
 /// Counts shuffles over four lanes, for two rows at once: maxima, and, as they were, sums.
-TEST(StepForm, SumsAreAddedBehindTheLoop) {
+TEST(StepForm, SumsAreAddedAfterTheLoop) {
   for (const int dim : {64, 128}) {
     SCOPED_TRACE(dim);
     const ir::Kernel exact = attention_of(Rescaling::exact, masks::causal(), dim),

@@ -11,7 +11,7 @@ class MergeStates : public testing::TestWithParam<Device> {};
 INSTANTIATE_TEST_SUITE_P(Devices, MergeStates, testing::ValuesIn(devices()), device_name);
 
 /// Parts by remainders of the position: some rows have no key in a part, others in none.
-TEST_P(MergeStates, OfDisjointKeys) {
+TEST_P(MergeStates, DisjointKeys) {
   const Lengths lengths{{1, 9, 3, 0}, {1, 20, 3, 5}};
   for (const int count : {1, 2, 4}) {
     SCOPED_TRACE(count);

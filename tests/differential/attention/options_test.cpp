@@ -45,7 +45,7 @@ TEST_P(AttentionOptions, SinksAndMaxima) {
 }
 
 /// Values of keys that no row attends to have no effect, even in blocks that are visited.
-TEST_P(AttentionOptions, KeysThatNobodySeesMayBeNaN) {
+TEST_P(AttentionOptions, MaskedKeysMayBeNaN) {
   for (const auto rescaling : {Rescaling::exact, Rescaling::never}) {
     const Attention attention(
         {.mask = [](Tile, Tile, Tile q, Tile kv) { return q >= kv && kv < 83; }}, {},

@@ -24,7 +24,7 @@ Found split(const Score& score, const Mask& mask = {}) {
   return {spec.mask != nullptr, spec.score != nullptr};
 }
 
-TEST(ScoreSplit, WhatIsSplit) {
+TEST(ScoreSplit, ScoresThatAreSplit) {
   const Found mask_alone{true, false}, both{true, true};
   EXPECT_EQ(split([](Tile s, Tile, Tile, Tile q, Tile kv) { return where(q >= kv, s, -kInf); }),
             mask_alone);
@@ -40,7 +40,7 @@ TEST(ScoreSplit, WhatIsSplit) {
             both);
 }
 
-TEST(ScoreSplit, WhatIsNot) {
+TEST(ScoreSplit, ScoresThatAreNotSplit) {
   const Found score_alone{false, true};
   EXPECT_EQ(split(scores::softcap(2.0f)), score_alone);
   EXPECT_EQ(split([](Tile s, Tile, Tile, Tile, Tile) { return where(s > 0.0f, s, -kInf); }),
@@ -72,7 +72,7 @@ TEST(ScoreSplit, KeysAreFoundAsOfTheMask) {
 }
 
 /// Not only alike: the same machine code.
-TEST(ScoreSplit, NothingIsLeftOfTheScore) {
+TEST(ScoreSplit, TheWholeScoreIsSplitOff) {
   const auto text_of = [](const AttentionSpec& spec) {
     const Tensor t = host({1, 1, 64, 64}), O = host({1, 1, 64, 64});
     const Attention attention(spec);

@@ -43,7 +43,7 @@ PerElement work_of(const Score& score) {
   return work;
 }
 
-TEST(ScoreTerms, CostWhatIsLeftOfThem) {
+TEST(ScoreTerms, CostOfTheRemainder) {
   const auto f32s = [](const Dims& shape) {
     return Tensor::zeros(shape, DType::f32, Device::sim());
   };

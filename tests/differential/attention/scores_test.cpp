@@ -61,7 +61,7 @@ TEST_P(Scores, Softcap) {
 
 /// Uniform attention, and weights by key, query or head alone: what these give is one number, a row
 /// or a column, under a mask and without one.
-TEST_P(Scores, ThatDoNotLookAtTheProduct) {
+TEST_P(Scores, IndependentOfTheProduct) {
   const auto both = [](const Score& score, const HostScore& host_score) {
     check(score, host_score);
     HostAttention host;

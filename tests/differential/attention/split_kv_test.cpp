@@ -91,7 +91,7 @@ TEST_P(SplitKeys, UnderMasks) {
 }
 
 /// Keys of none of several programs, or of the first one only; lazily rescaled.
-TEST_P(SplitKeys, OfNoKeysAndOne) {
+TEST_P(SplitKeys, NoKeysAndOne) {
   for (const int seqlen_kv : {0, 1, 300}) {
     const Attention attention({}, {.split_kv = 4}, {.rescaling = Rescaling::lazy});
     const Tensors t({.batch = 2, .heads = 2, .seqlen_q = 2, .seqlen_kv = seqlen_kv}, DType::bf16,
@@ -113,7 +113,7 @@ TEST_P(SplitKeys, OfNoKeysAndOne) {
 /// Partial results of several clusters are combined through memory: more than are read at once,
 /// more than there are kv blocks, heads packed or not, sinks and maxima, one call after another on
 /// one stream.
-TEST_P(SplitKeys, OfSeveralClusters) {
+TEST_P(SplitKeys, SeveralClusters) {
   struct Case {
     int splits, heads, kv_heads, seqlen_q, seqlen_kv, programs;
   };
@@ -202,7 +202,7 @@ TEST(SplitKeysOfSim, CompileOnceForAllNumbersOfClusters) {
 }
 
 /// The exchanged partial results are as large as they can be.
-TEST_P(SplitKeys, OfWideHeads) {
+TEST_P(SplitKeys, WideHeads) {
   const Attention attention({}, {.split_kv = 8});
   const Tensors t({.seqlen_kv = 300, .dim = 256, .head_dim_v = 256}, DType::bf16, Order::bhsd,
                   GetParam());

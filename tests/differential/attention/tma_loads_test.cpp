@@ -89,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, TmaLoads, testing::ValuesIn(devices()), device
 
 constexpr Extents kOdd{2, 4, 2, 70, 133, 32, 32};
 
-TEST_P(TmaLoads, OfEachTypeWithGroupedHeads) {
+TEST_P(TmaLoads, EachTypeWithGroupedHeads) {
   for (const DType dtype : {DType::bf16, DType::f16, DType::f32})
     check({{2, 4, 70, 133}, dtype, 136}, kOdd);
 }
@@ -152,7 +152,7 @@ TEST_P(TmaLoads, UnderAList) {
 }
 
 /// Sequences in one tensor: positions are those within each.
-TEST_P(TmaLoads, OfSequences) {
+TEST_P(TmaLoads, Sequences) {
   const Tensor bias = bias_of({{3, 2, 256, 280}, DType::bf16});
   std::vector<double> before;
   for (const bool by_tma : {false, true}) {

@@ -83,7 +83,7 @@ TEST_P(ScoresOfDistance, UnderMasks) {
     }
 }
 
-TEST_P(ScoresOfDistance, OfOtherTiles) {
+TEST_P(ScoresOfDistance, OtherTiles) {
   for (const Score& score : scores_of_distance())
     for (const AttentionTileShape& tiles :
          {AttentionTileShape{64, 32}, AttentionTileShape{128, 96}, AttentionTileShape{192, 64}}) {

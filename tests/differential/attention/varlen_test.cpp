@@ -91,7 +91,7 @@ TEST_P(Varlen, AnyBoundOfTheQueries) {
 }
 
 /// No sequences, and sequences without queries among rows and without rows.
-TEST_P(Varlen, NothingToCompute) {
+TEST_P(Varlen, EmptyCalls) {
   const Attention attention(AttentionSpec{});
   for (const auto& [lengths, spare] : std::initializer_list<std::pair<Lengths, std::int64_t>>{
            {{}, 700}, {{{0, 0}, {5, 9}}, 700}, {{{0, 0}, {5, 9}}, 0}}) {

@@ -61,7 +61,7 @@ void expect_numbers(const ExpertActivation& a, const HostActivation& host, doubl
   expect_elements(got.by_up, by_up);
 }
 
-TEST_P(MoeActivations, OfNumbersOfAnySize) {
+TEST_P(MoeActivations, NumbersOfAnySize) {
   expect_numbers(swiglu(), host_swiglu(), 1e18, GetParam());
   expect_numbers(geglu(), host_geglu(), 1e18, GetParam());
   expect_numbers(relu_squared(), host_relu_squared(), 1e18, GetParam());
@@ -70,7 +70,7 @@ TEST_P(MoeActivations, OfNumbersOfAnySize) {
 
 /// NaN of either operand is NaN in the value; of the gate, which all results depend on, in every
 /// gradient. A clamp lets none become its limit.
-TEST_P(MoeActivations, OfNan) {
+TEST_P(MoeActivations, Nan) {
   for (const ExpertActivation& a : {swiglu(), geglu(), relu_squared(), clamped_swiglu()}) {
     const Activated got = activated(a, {NAN, 1, NAN}, {1, NAN, NAN}, GetParam());
     const Doubles value = got.value.to_doubles(), by_gate = got.by_gate.to_doubles(),
@@ -85,7 +85,7 @@ TEST_P(MoeActivations, OfNan) {
 }
 
 /// Infinities are clamped like other numbers; the gradient of what is clamped is 0.
-TEST_P(MoeActivations, OfInfinities) {
+TEST_P(MoeActivations, Infinities) {
   const double top = 7 / (1 + std::exp(-1.702 * 7));
   const Activated got = activated(clamped_swiglu(), {INFINITY, INFINITY, 1},
                                   {INFINITY, -INFINITY, INFINITY}, GetParam());

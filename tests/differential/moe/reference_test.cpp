@@ -22,7 +22,7 @@ TEST(MoeReference, TiesGoToTheSmallerIndexAndNanIsLast) {
   EXPECT_EQ(best_of({1, 3, 3, NAN, 2}, 5), (std::vector{1, 2, 4, 0, 3}));
 }
 
-TEST(MoeReference, DroppedGroupsAreBehindNegativeScores) {
+TEST(MoeReference, DroppedGroupsRankAfterNegativeScores) {
   // Group sums 5 + 4, -1 - 2, 6 + 1: groups 0 and 2 stay, and the third best is of theirs.
   const Scheme s{.k = 4, .score = as_is, .groups = 3, .kept_groups = 2};
   EXPECT_EQ(route(s, {5, 4, -1, -2, 6, 1}, 6).ids, (std::vector{4, 0, 1, 5}));

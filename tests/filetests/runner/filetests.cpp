@@ -56,7 +56,7 @@ std::string meaning_lost(const std::vector<Directive>& all, std::string_view tex
 
 class FileTest : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(FileTest, PrintsWhatItSays) {
+TEST_P(FileTest, MatchesItsExpectations) {
   const std::filesystem::path path = kFolder / GetParam();
   const std::string text = read_file(path);
   const std::vector<Directive> all = directives(text);
@@ -107,7 +107,7 @@ kernel @k tile (%x: view<?xi32, in>, %y: view<?xi32, out>) {
 ; run: verify
 )";
 
-TEST(Runner, FindsDirectivesAndWhatStandsUnderThem) {
+TEST(Runner, FindsDirectivesAndTheirExpectations) {
   const auto all = directives(kText);
   ASSERT_EQ(all.size(), 2u);
   EXPECT_EQ(all[0].command, "eval 4 4");
@@ -116,7 +116,7 @@ TEST(Runner, FindsDirectivesAndWhatStandsUnderThem) {
   EXPECT_THROW(directives("; run: verify\n\n;> stray\n"), std::invalid_argument);
 }
 
-TEST(Runner, RewritesExpectationsAndNothingElse) {
+TEST(Runner, RewritesExpectationsOnly) {
   const std::string once = with_outputs(kText, {"a\n\nb\n", "c\n"});
   EXPECT_NE(once.find("; run: eval 4 4\n;> a\n;>\n;> b\n; run: verify\n;> c\n"), once.npos) << once;
   EXPECT_EQ(directives(once)[0].expected, "a\n\nb\n");

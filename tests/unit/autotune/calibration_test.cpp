@@ -107,7 +107,7 @@ void expect_seen(const MeasuredRates& r) {
   EXPECT_NEAR(r.launch_us, kSeen.launch_us, 1e-2);
 }
 
-TEST_F(CalibrationTest, MeasuresOnceAndChoicesGoByItInLaterProcesses) {
+TEST_F(CalibrationTest, MeasuresOnceForLaterProcesses) {
   if (!runtime::diagnose().finding("LLVM").present) GTEST_SKIP() << "nothing compiles";
   in_process([&] {
     EXPECT_TRUE(needs_calibration(kGpu));
@@ -148,7 +148,7 @@ TEST_F(CalibrationTest, AFailureLeavesTheNearestRowAndIsNotRepeated) {
   });
 }
 
-TEST(ScaledProfile, ScalesEachRateByWhatBothMeasured) {
+TEST(ScaledProfile, ScalesEachRateByTheMeasuredRatio) {
   const MeasuredRates here{2, 4000, 6000, 800, 2}, half{2, 2000, 3000, 400, 4};
   const DeviceProfile& row = kH200;
   const DeviceProfile slow = scaled(row, here, half, row.num_sms);
@@ -188,7 +188,7 @@ TEST(ScaledProfile, DecidesConfigurations) {
   EXPECT_NE(choose_matmul(p, slow).split, SplitK::partials);
 }
 
-TEST(MeasuredRatesOfAKnownModel, AreNotAskedFor) {
+TEST(MeasuredRatesOfAKnownModel, AreNotUsed) {
   EXPECT_FALSE(needs_calibration(Device::sim()));
   EXPECT_FALSE(needs_calibration(Device::cpu()));
 }

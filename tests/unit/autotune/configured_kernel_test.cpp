@@ -38,7 +38,7 @@ TEST(ConfiguredKernel, EachHasItsNumbers) {
   EXPECT_EQ(&kernels.of({4, true}).instance(), &kernels.of({4, true}).instance());
 }
 
-TEST(ConfiguredKernel, KnowsWhatItWasAskedFor) {
+TEST(ConfiguredKernel, RecordsRequestedConfigurations) {
   ConfiguredKernel<Fill> kernels("fill_asked", {});
   filled(kernels, {4, true});
   EXPECT_TRUE(kernels.has([](const Steps& s) { return s.doubled; }));

@@ -27,7 +27,7 @@ TEST(DeviceProfile, IsThatOfTheModel) {
   EXPECT_EQ(&device_profile(Device::sim()), h200.profile);
 }
 
-TEST(DeviceProfile, OfAnUnknownModelIsTheNearest) {
+TEST(DeviceProfile, AnUnknownModelIsTheNearest) {
   const auto nearest = [](const GpuModel& gpu) {
     const ProfileMatch match = find_profile(gpu);
     EXPECT_FALSE(match.is_exact) << gpu.name;
@@ -60,7 +60,7 @@ TEST(DeviceProfile, DecidesConfigurations) {
   EXPECT_EQ(choose_matmul(p, slow_reduction).parts, 1);
 }
 
-TEST(DeviceProfile, DoctorTellsWhichRowServesAGpu) {
+TEST(DeviceProfile, DoctorReportsTheRowOfAGpu) {
   EXPECT_EQ(autotune::examine_profiles({}).detail, "H200 SXM, for cpu and sim");
   const MockDriver driver;
   const std::vector gpus{runtime::device_properties(0)};

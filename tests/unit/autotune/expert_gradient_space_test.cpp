@@ -34,7 +34,7 @@ TEST(ExpertGradientSpace, TheModelTakesOneByRowsAndColumns) {
   expect({2048, 1000, 4, 64, ExpertGradient::weights}, 128, 128);
 }
 
-TEST(ExpertGradientSpace, TheTunerTriesWhatRuns) {
+TEST(ExpertGradientSpace, TheTunerTriesRunnableConfigurations) {
   const ExpertGradientProblem p{200, 4096, 2048, 64, ExpertGradient::rows};
   const ExpertTileConfig model = choose_gradient_tiles(p, host_profile());
   const auto list =

@@ -169,7 +169,7 @@ TEST(MatmulConfig, WidthsWithEpilogueMatrices) {
   EXPECT_TRUE(is_taken) << "elsewhere it is a width like others";
 }
 
-TEST(MatmulConfig, OfADevice) {
+TEST(MatmulConfig, ADevice) {
   const MatmulProblem p = packed(4096, 4096, 4096);
   EXPECT_EQ(choose_matmul(p, Device::sim()).str(), chosen(p));
 }

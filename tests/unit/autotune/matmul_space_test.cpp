@@ -72,7 +72,7 @@ std::string first_reason(const MatmulProblem& p, const MatmulConfig& c) {
   return "";
 }
 
-TEST(MatmulSpace, TellsWhyNot) {
+TEST(MatmulSpace, ExplainsRejections) {
   const MatmulProblem p = packed(4096, 4096, 4096);
   EXPECT_EQ(first_reason(p, {.bm = 128, .bn = 128, .bk = 64, .stages = 4}), "");
   EXPECT_EQ(first_reason(p, {.bm = 96, .bn = 128, .stages = 4}),

@@ -61,7 +61,7 @@ TEST(OperandReads, AsCounted) {
 
 /// Tiles of a single column share no rows, and those of a single row no columns, wherever waves
 /// begin in groups and matrices whose last group is lower than the others.
-TEST(OperandReads, TilesThatShareNothingReadItOnce) {
+TEST(OperandReads, TilesWithoutSharingReadOperandsOnce) {
   const TileOrder below{.matrices = 28, .rows = 18, .group = 16, .row_bytes = 1 << 23},
       beside{.columns = 58, .group = 16, .column_bytes = 1 << 24};
   for (const TileOrder& t : {below, beside})

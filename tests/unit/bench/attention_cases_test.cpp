@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kHeads = 2, kLength = 40;
 
-TEST(AttentionCases, ComputeWhatTheirNamesSay) {
+TEST(AttentionCases, ComputeTheirNamedFunction) {
   const Device cpu = Device::cpu();
   const Dims shape{1, kHeads, kLength, 16};
   const auto random = [&](std::uint64_t seed) {
@@ -94,7 +94,7 @@ TEST(AttentionCases, GradientsOfTables) {
 }
 
 /// Three sequences, each as it is by itself.
-TEST(AttentionCases, SequencesBehindEachOther) {
+TEST(AttentionCases, ConsecutiveSequences) {
   const Device cpu = Device::cpu();
   const std::vector<i32> begins{0, 15, 16, kLength};
   const Dims shape{kLength, kHeads, 16};

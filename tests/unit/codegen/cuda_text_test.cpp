@@ -66,7 +66,7 @@ TEST(CudaText, HalvesAreComputedTwoInAWord) {
               HasSubstr("fma_f16("));
 }
 
-TEST(CudaText, IncludesNothingAndNamesTheLaunch) {
+TEST(CudaText, HasNoIncludesAndNamesTheLaunch) {
   const std::string s = cuda_of(
       "kernel @k simt target(sm_90a) threads(96) smem(4096) min_ctas_per_sm(2) (%n: i32) { }");
   EXPECT_THAT(s, Not(HasSubstr("#include")));
@@ -207,7 +207,7 @@ TEST(CudaText, RegistersStillReadAreNotOverwritten) {
   EXPECT_THAT(s, HasSubstr("total[r] = total[r] + loaded[r];"));
 }
 
-TEST(CudaText, AReversedCopyOfItselfDoesNotOverwriteWhatItReads) {
+TEST(CudaText, AReversedCopyDoesNotOverwriteItsSource) {
   const std::string s = body_of("%p: ptr<f32>, %n: i32", std::string(kBounds) + R"(
     %x = ld_global %p [width = 4] : v<4xf32>
     %s = for %z, %n, %one, %x : v<4xf32> { (%i: i32, %acc: v<4xf32>)
@@ -229,7 +229,7 @@ TEST(CudaText, ABranchChangesItsRegistersInPlace) {
                            "loaded[r] = loaded[r] * f;\n  }\n  st_global_f32x4(p, loaded);"));
 }
 
-TEST(CudaText, WhatTheNextIterationReadsIsNotOverwritten) {
+TEST(CudaText, ValuesReadByTheNextIterationAreNotOverwritten) {
   const std::string s = body_of("%p: ptr<f32>, %n: i32, %f: f32", std::string(kBounds) + R"(
     %x = ld_global %p [width = 4] : v<4xf32>
     for %z, %n, %one { (%i: i32)
@@ -239,7 +239,7 @@ TEST(CudaText, WhatTheNextIterationReadsIsNotOverwritten) {
   EXPECT_THAT(s, HasSubstr("prod[r] = loaded[r] * f;"));
 }
 
-TEST(CudaText, WhatOnlyTheOtherBranchReadsIsOverwritten) {
+TEST(CudaText, ValuesReadOnlyByTheOtherBranchAreOverwritten) {
   const std::string s = body_of("%p: ptr<f32>, %c: i1, %f: f32", R"(
     %x = ld_global %p [width = 4] : v<4xf32>
     %y = if %c : v<4xf32> {

@@ -32,7 +32,7 @@ Shuffles shuffles(const std::string& name, const char* plan) {
 }
 
 /// Four folds over 16 lanes each.
-TEST(DeferReductions, ShuffleBehindTheLoop) {
+TEST(DeferReductions, ShuffleAfterTheLoop) {
   const Shuffles without = shuffles("rows.tir", "defer_cross_lane_reductions=0"),
                  with = shuffles("rows.tir", "");
   EXPECT_EQ(without.in_loops, 16);
@@ -41,7 +41,7 @@ TEST(DeferReductions, ShuffleBehindTheLoop) {
 }
 
 /// A maximum that the step needs stays in it.
-TEST(DeferReductions, WhatAStepNeedsStays) {
+TEST(DeferReductions, ReductionsThatAnIterationNeedsStay) {
   EXPECT_EQ(shuffles("whole.tir", "defer_cross_lane_reductions=0"), (Shuffles{10, 0}));
   EXPECT_EQ(shuffles("whole.tir", ""), (Shuffles{5, 5}));
   EXPECT_EQ(shuffles("left_alone.tir", "").in_loops,

@@ -14,7 +14,7 @@ using emit_cases::SatCast;
 
 class SatCasts : public ::testing::TestWithParam<SatCast> {};
 
-TEST_P(SatCasts, OfTheInterpreterKeepsWhatFits) {
+TEST_P(SatCasts, InterpreterKeepsRepresentableValues) {
   const SatCast& c = GetParam();
   const ir::Elem in[] = {{c.from, false}};
   const ir::Cell x = ir::from_bits(c.operand, c.from);
@@ -33,7 +33,7 @@ TEST_P(SatCasts, OfTheInterpreterKeepsWhatFits) {
   EXPECT_EQ(ir::to_bits(result, c.to), c.result) << std::hex << ir::to_bits(result, c.to);
 }
 
-TEST_P(SatCasts, OfTheSimulatorKeepsWhatFits) {
+TEST_P(SatCasts, SimulatorKeepsRepresentableValues) {
   const SatCast& c = GetParam();
   sim::Buffer<std::uint8_t> x(16), y(16);
   const auto from = static_cast<std::size_t>(size_bytes(c.from)),

@@ -65,7 +65,7 @@ TEST(SimDetectors, FindingsNameBothLines) {
   EXPECT_NE(f->text.find("ld_shared"), std::string::npos);
 }
 
-TEST(SimDetectors, AssumptionsTellWhatTheyCompare) {
+TEST(SimDetectors, AssumptionsReportComparedValues) {
   const std::string compared =
       replaced(kTrap, "trap", "trap %t, %one [kind = \"assume\", pred = \"gt\"]");
   const Report r =
@@ -76,7 +76,7 @@ TEST(SimDetectors, AssumptionsTellWhatTheyCompare) {
   EXPECT_EQ(f->text, "assumption does not hold: 0 > 1");
 }
 
-TEST(SimDetectors, DeadlockTellsWhatEachWarpWaitsFor) {
+TEST(SimDetectors, DeadlockReportsTheWaitOfEachWarp) {
   const Report r =
       run(replaced(kTmaLoad, "mbar_init %bar [count = 1]", "mbar_init %bar [count = 2]"), {1, 1, 1},
           1, DetectorSet::all());
@@ -108,7 +108,7 @@ TEST(SimDetectors, RacesOfGlobalMemoryNameElementAndLines) {
   EXPECT_EQ(code(f->kind), "T1309");
 }
 
-TEST(SimDetectors, WaitsForEverNameTheWordAndWhoChangedItLast) {
+TEST(SimDetectors, EndlessWaitsNameTheWordAndItsLastWriter) {
   const Report r = run(replaced(kLock, "%lock, %zero, %first", "%lock, %one, %first"), {2, 1, 1}, 1,
                        DetectorSet::all());
   const Finding* f = r.find(Detector::Deadlock);
@@ -142,7 +142,7 @@ kernel @k simt target(sm_90a) threads(64) (%z: ptr<i32>) {{
                {1, 1, 1});
 }
 
-TEST(SimDetectors, ElementsThatNobodyStored) {
+TEST(SimDetectors, ElementsThatWereNotStored) {
   const Report left = store_rows(8, true, DetectorSet::all());
   ASSERT_NE(left.find(Detector::Unstored), nullptr) << left.str();
   EXPECT_EQ(
@@ -254,7 +254,7 @@ TEST(SimDetectors, SilentOnNeighbouringHalvesOfAWord) {
 )"));
 }
 
-TEST(SimDetectors, SilentWhenTheReaderFencesBehindTheBarrier) {
+TEST(SimDetectors, SilentIfTheReaderFencesAfterTheBarrier) {
   expect_silent(replaced(replaced(kTmaStore, "fence_proxy_async", "pin"), "tma_store",
                          "fence_proxy_async\n    tma_store"));
 }

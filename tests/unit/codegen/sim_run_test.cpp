@@ -362,7 +362,7 @@ kernel @cluster simt target(sm_90a) threads(64) smem(1024) cluster(8) (%out: ptr
   }
 }
 
-TEST(SimRun, RefusesWhatItCannotExecute) {
+TEST(SimRun, RejectsUnsupportedOps) {
   const ir::Kernel k = parse_located(kAdd);
   EXPECT_THROW(simulate(k, {1, 1, 1}, {}), InternalError);
   const ir::Kernel clusters = parse_located("kernel @k simt threads(32) cluster(2) () { }");

@@ -60,7 +60,7 @@ TEST(SimtCheck, SilentOnSoundKernels) {
   for (const Case& c : all_cases()) EXPECT_EQ(found(c.sound), "") << c.name;
 }
 
-TEST(SimtCheck, FindsWhatTheSimulatorFinds) {
+TEST(SimtCheck, AgreesWithTheSimulator) {
   for (const Case& c : all_cases()) {
     const std::string before = found(faulty(c));
     std::printf("%-55s %-18s %s\n", c.name.c_str(), std::string(name(c.kind)).c_str(),
@@ -86,7 +86,7 @@ TEST(SimtCheck, NumbersAndCountsOfNamedBarriers) {
             "barrier-count");
 }
 
-TEST(SimtCheck, StoresByTmaThatAreNoGroup) {
+TEST(SimtCheck, TmaStoresWithoutACommit) {
   EXPECT_EQ(with(kTmaStore, "tma_commit", "pin"), "early-overwrite");
   const std::string last = replaced(kTmaStore, "st_shared %mine, %t [width = 1]", "pin");
   EXPECT_EQ(found(last), "");
@@ -101,7 +101,7 @@ TEST(SimtCheck, ArrivalsOfMbarriers) {
   EXPECT_EQ(with(kTmaLoad, "tma_load %m, %base", "tma_load %m, %bar"), "mbarrier-misuse");
 }
 
-TEST(SimtCheck, MmasNobodyWaitsFor) {
+TEST(SimtCheck, MmasWithoutAWait) {
   const std::string unused = replaced(wgmma(false), "%acc = wgmma_wait %p [count = 0] : v<32xf32>",
                                       "%acc = poison : v<32xf32>");
   EXPECT_EQ(found(unused), "async-at-exit");

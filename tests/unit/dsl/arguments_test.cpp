@@ -67,7 +67,7 @@ TEST_P(Arguments, NumbersFitTheirScalars) {
   EXPECT_EQ(z.to_doubles()[0], 6.25);
 }
 
-TEST(HostNumbers, CapturedScalarsRefuseWhatTheyCannotHold) {
+TEST(HostNumbers, CapturedScalarsRejectNumbersOutOfRange) {
   Scalar<i32> n = 5;
   Scalar<bool> flag = true;
   Scalar<f8e4m3> small = 448;
@@ -235,7 +235,7 @@ TEST_P(Arguments, AddressesOutsideOfTensorsAreReported) {
   EXPECT_EQ(error_of([&] { k(gone, y); }), "T1302 above");
 }
 
-TEST_P(Arguments, AnUndefinedTensorIsNoAddress) {
+TEST_P(Arguments, AnUndefinedTensorIsNotAnAddress) {
   const Tensor y = tensor({64});
   const auto k = load_it();
   EXPECT_EQ(error_of([&] { k(Tensor(), y); }), "T0703 above");

@@ -53,7 +53,7 @@ class ScaledSum {
   CallPlans plans_;
 };
 
-TEST(CallPlan, ARepeatedCallDecidesNothingAndReadsWhatIsNew) {
+TEST(CallPlan, ARepeatedCallReusesDecisionsAndReadsNewArguments) {
   const ScaledSum f;
   const Tensor x = host({1, 2}), y = host({10, 20}), z = empty({2}), other = host({3, 4});
   f(x, y, z, 2.0f);
@@ -87,7 +87,7 @@ TEST(CallPlan, ShapesStridesAlignmentAndOptionsArePartOfTheKey) {
   EXPECT_EQ(f.builds, 6);
 }
 
-TEST(CallPlan, WhatIsWrittenMustNotOverlapInAnyCall) {
+TEST(CallPlan, WrittenTensorsMustNotOverlapInAnyCall) {
   const ScaledSum f;
   const Tensor memory = Tensor::zeros({512}, DType::f32, kHost), x = memory.slice(0, 0, 64),
                y = memory.slice(0, 128, 192);
@@ -133,7 +133,7 @@ TEST(CallPlan, ACapturedTensorIsReadAtEveryCallAndIsPartOfTheKey) {
   EXPECT_EQ(builds, 2);
 }
 
-TEST(CallPlan, AnErrorIsThrownAgainAndNothingIsKept) {
+TEST(CallPlan, AnErrorIsThrownAgainAndNotCached) {
   const ScaledSum f;
   const std::size_t before = number_of_plans();
   for (int i = 0; i < 2; ++i)
@@ -143,7 +143,7 @@ TEST(CallPlan, AnErrorIsThrownAgainAndNothingIsKept) {
   EXPECT_EQ(number_of_plans(), before);
 }
 
-TEST(CallPlan, AGenerationEndsWhatWasDecidedInIt) {
+TEST(CallPlan, AGenerationEndsItsDecisions) {
   const ScaledSum f;
   const Tensor x = host({1, 2}), y = host({10, 20}), z = empty({2});
   f(x, y, z, 1.0f);

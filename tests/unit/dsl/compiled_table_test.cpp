@@ -25,7 +25,7 @@ i32 called(const auto& k) {
 }
 
 /// The kernels that were called last stay of those that are made, called and dropped for ever.
-TEST(CompiledTable, KeepsSoManyThatNobodyHolds) {
+TEST(CompiledTable, KeepsABoundedNumberOfUnusedKernels) {
   const auto held = plus(-1);
   EXPECT_EQ(called(held), -1);
   for (int n = 0; n < static_cast<int>(kMaxCompiledKernels) + 50; ++n) {

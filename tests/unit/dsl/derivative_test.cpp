@@ -50,7 +50,7 @@ std::ptrdiff_t count(const Function& f, ir::Opcode op, bool with_value = false) 
   }));
 }
 
-TEST(Derivative, OfComposedFunctions) {
+TEST(Derivative, ComposedFunctions) {
   const auto cubic = [](const Tile& x) { return x * x * x - 2.0f * x; };
   EXPECT_THAT(doubled_slopes(cubic, {0, 1, -2}), ElementsAre(-4, 2, 20));
   EXPECT_THAT(doubled_slopes([](const Tile& x) { return max(x, 0.0f); }, {0, 1, -2}),
@@ -59,14 +59,14 @@ TEST(Derivative, OfComposedFunctions) {
   EXPECT_THAT(doubled_slopes(guarded, {0, 4, -2}), ElementsAre(2, 0.5f, 2));
 }
 
-TEST(Derivative, ZerosWhereNothingDepends) {
+TEST(Derivative, ZerosWithoutADependence) {
   EXPECT_THAT(doubled_slopes([](const Tile& x) { return floor(x) + 0.0f * floor(x); }, {0.5, 1.5}),
               ElementsAre(0, 0));
   EXPECT_THAT(doubled_slopes([](const Tile&) { return full<f32>(3, 16); }, {0.5, 1.5}),
               ElementsAre(0, 0));
 }
 
-TEST(Derivative, OfASumIsTheAdjointItself) {
+TEST(Derivative, ASumIsTheAdjointItself) {
   bool is_same = false;
   kernel("k", [&](In<f32, 1> x, Out<f32, 1> y) {
     for (auto i : grid(y, 16)) {
@@ -204,7 +204,7 @@ void with_captures(const Tensor& rows, const Tensor& pairs, const Scalar<f32>& c
             out);
 }
 
-TEST(CapturedAdjoints, OfRowsPairsAndScalars) {
+TEST(CapturedAdjoints, RowsPairsAndScalars) {
   const Tensor rows = host({1, 2, 3, 4, 5, 6, 7, 8}), y = empty({8, 4}), of_rows = empty({8}),
                of_pairs = empty({8, 4}), places = empty({8, 4}), of_scalar = empty({1});
   const Tensor pairs = Tensor::zeros({17, 2}, DType::f32, test::kHost);
@@ -236,7 +236,7 @@ TEST(CapturedAdjoints, OfRowsPairsAndScalars) {
   EXPECT_EQ(places.to_vector<float>()[6], (1 - 2 + 8) * 10 + 1);
 }
 
-TEST(CapturedAdjoints, OnlyThoseThatAreWanted) {
+TEST(CapturedAdjoints, OnlyRequestedOnes) {
   const Tensor rows = host({1, 2, 3, 4, 5, 6, 7, 8}), y = empty({8, 4});
   const Tensor pairs = Tensor::zeros({17, 2}, DType::f32, test::kHost);
   const auto sources = [&](const std::function<bool(const CaptureSource&)>& wants) {
@@ -324,7 +324,7 @@ TEST(Derivative, RefusesWhereTheUserWroteIt) {
   EXPECT_THAT(refusal_of(stated, "T1023", line), HasSubstr("with_gradient: x is"));
 }
 
-TEST(Derivative, AcceptsTheSameWhereNothingDepends) {
+TEST(Derivative, AcceptsTheSameWithoutADependence) {
   unsigned line = 0;
   const auto sign_bit = [](const Tile& x) { return where(bitcast<i32>(x) < 0, -x, x); };
   EXPECT_EQ(refusal_of(sign_bit, "", line), "none");

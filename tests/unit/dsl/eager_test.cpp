@@ -211,7 +211,7 @@ TEST_F(Eager, WhileRunsAsOftenAsItsConditionHolds) {
                                       "i32 {8}", "i32 {4}", "i32 {2}"));
 }
 
-TEST_F(Eager, FoldsCapturesAndLargeTilesGiveWhatTheInterpreterGives) {
+TEST_F(Eager, FoldsCapturesAndLargeTilesAgreeWithTheInterpreter) {
   const Tensor table = host(counted(64));
   const auto k = kernel("k", [&table](In<f32, 2> a, In<f32, 2> b, Out<f32, 2> c, Out<f32, 1> r) {
     for (auto [m, n] : grid(c, 32, 32)) {
@@ -244,7 +244,7 @@ TEST_F(Eager, AnEmptyGridRunsNothing) {
   EXPECT_THAT(seen.texts, ElementsAre());
 }
 
-TEST_F(Eager, WhatTheProgramDoesWrongIsToldAfterwards) {
+TEST_F(Eager, FaultsOfTheProgramAreReportedAfterwards) {
   const auto k = kernel("k", [](Ptr<f32> p, Out<f32, 1> y) { y(arange(4)) = load(p + arange(4)); });
   try {
     k(host({1, 2, 3}), empty({4}));

@@ -71,7 +71,7 @@ TEST(ForeignParameters, AreRefused) {
             "T0402");
 }
 
-TEST(ForeignParameters, OfCapturedTensors) {
+TEST(ForeignParameters, CapturedTensors) {
   const Tensor t = f32s({64}, 5), z = f32s({64});
   std::optional<In<f32, 1>> kept;
   kernel("first", [&kept, &t](Out<f32, 1> z) {

@@ -52,7 +52,7 @@ TEST(Launch, OneClassOfArgumentsCompilesOnce) {
   EXPECT_EQ(compiled(k), 2u);
 }
 
-TEST(Launch, ExplainSaysWhatOfTheKeyWasNew) {
+TEST(Launch, ExplainNamesTheChangedPartOfTheKey) {
   // A kernel of its own name: one that another test compiled would be reused.
   const auto k = kernel("explained", [](In<f32, 1> x, Out<f32, 1> y) {
     for (auto i : grid(y, 64)) y(i) = x(i);
@@ -194,7 +194,7 @@ TEST(Launch, FixedAndWholeDimensionsSpecialise) {
   EXPECT_EQ(compiled(exact), 3u);
 }
 
-TEST(Launch, AKernelMadeAnewCompilesNothing) {
+TEST(Launch, AnEqualKernelCompilesNothing) {
   const auto make = [](int by) {
     return kernel("scale", [by](In<f32, 1> x, Out<f32, 1> z) {
       for (auto i : grid(z, 32)) z(i) = x(i) * by;
@@ -245,7 +245,7 @@ TEST(Launch, TuningIsPartOfTheKernel) {
   EXPECT_THAT(k.trace(z).result().tunables[0].set, ElementsAre(1, 2, 4));
 }
 
-TEST(Launch, AnOutTensorMayOverlapNothingUnlessAllowed) {
+TEST(Launch, AnOutTensorMustNotOverlapUnlessAllowed) {
   const auto twice = kernel("twice", [](In<f32, 1> x, Out<f32, 1> z) {
     for (auto i : grid(z, 16)) z(i) = x(i) * 2;
   });
@@ -255,7 +255,7 @@ TEST(Launch, AnOutTensorMayOverlapNothingUnlessAllowed) {
   EXPECT_NO_THROW(twice.may_alias()(x, x));
 }
 
-TEST(Launch, WhatIsWrittenMayOverlapNothingUnlessAllowed) {
+TEST(Launch, AWrittenTensorMustNotOverlapUnlessAllowed) {
   const auto add = kernel("add", [](In<f32, 1> x, InOut<f32, 1> y) {
     for (auto i : grid(y, 16)) y(i) += x(i);
   });

@@ -66,7 +66,7 @@ TEST(ParamStructs, ACallGivesOneArgumentForEachMember) {
   EXPECT_THAT(z.to_vector<float>(), ElementsAre(2, 3));
 }
 
-TEST(ParamStructs, RecordsWhatPositionalParametersDo) {
+TEST(ParamStructs, RecordTheSameAsPositionalParameters) {
   struct Views {
     In<f32, 1> x;
     int factor;

@@ -22,7 +22,7 @@ void expect_placed_here(const Trace& trace) {
   });
 }
 
-TEST(Places, OfComposedFunctionsAreTheCallers) {
+TEST(Places, ComposedFunctionsAreTheCallers) {
   const auto k = kernel(
       "functions", [](In<f32, 2> x, In<i32, 1> ids, Ptr<f32> p, Scalar<i64> n, Out<f32, 2> y) {
         for (auto [i, j] : grid(y, 8, 32)) {
@@ -49,7 +49,7 @@ TEST(Places, OfComposedFunctionsAreTheCallers) {
                              64, empty({16, 64})));
 }
 
-TEST(Places, OfSegmentsAndSharedWorkAreTheCallers) {
+TEST(Places, SegmentsAndSharedWorkAreTheCallers) {
   const auto ragged = kernel("ragged", [](In<i32, 1> offsets, In<f32, 2> x, Out<f32, 2> y) {
     for (auto [segment, rows] : grid(segments(offsets, x.rows()), 16))
       y(rows, all) = x(rows, all) + cast<f32>(segment.first());
@@ -72,7 +72,7 @@ TEST(Places, OfSegmentsAndSharedWorkAreTheCallers) {
       Tensor::zeros({10}, DType::u64, kHost), Tensor::zeros({1}, DType::u32, kHost)));
 }
 
-TEST(Places, OfStepsByZeroAreTheLoops) {
+TEST(Places, StepsByZeroAreTheLoops) {
   const auto k = kernel("stepped", [](Out<i32, 1> y, Scalar<i32> by) {
     for (auto i : grid(y, 1)) {
       Tile n = full<i32>(0);

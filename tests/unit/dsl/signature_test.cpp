@@ -47,14 +47,14 @@ TEST(Key, LengthsVaryWithinAClass) {
   k.expect_same(at(0, {16, 32}), at(4, {16, 32}), true);  // 16 bytes further on
 }
 
-TEST(Key, TellsDivisibilityApart) {
+TEST(Key, DistinguishesDivisibility) {
   const Keys k;
   for (std::int64_t n : {1, 2, 4, 8}) k.expect_same(at(0, {3 * n, 32}), at(0, {6 * n, 32}), false);
   k.expect_same(at(0, {16, 32}), at(0, {32, 32}), true);
   k.expect_same(at(0, {16, 32}, {64, 1}), at(0, {16, 32}, {40, 1}), false);
 }
 
-TEST(Key, TellsAlignmentStridesAndEmptinessApart) {
+TEST(Key, DistinguishesAlignmentStridesAndEmptiness) {
   const Keys k;
   k.expect_same(at(0, {16, 32}), at(1, {16, 32}), false);
   k.expect_same(at(1, {16, 32}), at(2, {16, 32}), false);

@@ -246,7 +246,7 @@ TEST(Pointers, InlinePtxIsRecorded) {
 }
 
 // ---- control flow -------------------------------------------------------------------------------
-TEST(Loops, CarryWhatChangesAndNothingElse) {
+TEST(Loops, CarryOnlyChangedVariables) {
   const auto k = kernel("k", [](In<f32, 2> x, Out<f32, 1> z) {
     for (auto i : grid(z, 16)) {
       Tile total = zeros<f32>(16), best = full<f32>(-inf, 16), constant = zeros<f32>(16),
@@ -317,7 +317,7 @@ TEST(Loops, OptionsAreRecorded) {
               HasSubstr("stages = 3, unroll = 1, loop = \"steps\""));
 }
 
-TEST(Branches, MergeWhatEitherSideRebinds) {
+TEST(Branches, MergeVariablesThatEitherSideRebinds) {
   const auto pick = [](float threshold) {
     return from_matrix(1, [threshold](auto x, auto) {
       Tile a = 1.0f, b = 2.0f;
@@ -386,7 +386,7 @@ TEST(Grid, OrdersCoverEveryTileOnce) {
   EXPECT_TRUE(covered(balanced_pairs, group_m(2)));
 }
 
-TEST(Grid, OfLeadingDimensionsOfScalarsAndOfNothing) {
+TEST(Grid, LeadingDimensionsOfScalarsAndOfNothing) {
   const auto of_scalar = kernel("k", [](InOut<i32, 1> z, Scalar<i32> n) {
     for (auto i : grid(n, 2)) z(i) += 1;
   });

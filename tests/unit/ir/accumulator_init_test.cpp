@@ -91,7 +91,7 @@ TEST(FirstSums, AreOfColumnsThatRise) {
   EXPECT_TRUE(narrowed({.score = "sub %scaled, %wide [reassoc = 1] : tile<2x64xf32>"}).begins);
 }
 
-TEST(FirstSums, AreNoneWhereTheyAreNotTheSame) {
+TEST(FirstSums, AreRejectedUnlessEqual) {
   EXPECT_FALSE(narrowed({.target = "sm_80"}).begins) << "no registers for them";
   EXPECT_FALSE(narrowed({}, "32").begins) << "too little to save";
   EXPECT_FALSE(narrowed({.type = "f8e4m3"}).begins) << "inaccurate sums";

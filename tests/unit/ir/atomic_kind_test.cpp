@@ -17,7 +17,7 @@ double real(const char* kind, double old, double value, DType dtype) {
   return interp::combine_of(kind)(float_cell(old), float_cell(value), dtype).f;
 }
 
-TEST(AtomicKind, OfIntegers) {
+TEST(AtomicKind, Integers) {
   EXPECT_EQ(whole("add", 2147483647, 2, DType::i32), -2147483647);
   EXPECT_EQ(whole("max", -3, 2, DType::i32), 2);
   EXPECT_EQ(whole("min", -3, 2, DType::i32), -3);
@@ -34,7 +34,7 @@ TEST(AtomicKind, IncCountsUpToTheValue) {
   EXPECT_EQ(whole("inc", 7, 2, DType::u32), 0);
 }
 
-TEST(AtomicKind, OfFloats) {
+TEST(AtomicKind, Floats) {
   EXPECT_EQ(real("add", 2048, 1, DType::f16), 2048);  // between two floats of 16 bits: to even
   EXPECT_EQ(real("max", NAN, 1, DType::f32), 1);
   EXPECT_EQ(real("min", 2, NAN, DType::f32), 2);

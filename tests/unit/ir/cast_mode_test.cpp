@@ -29,7 +29,7 @@ bool holds_each(DType to, DType from) {
   return true;
 }
 
-TEST(CastMode, HoldsAllIsWhatEveryValueOfTheNarrowTypesSays) {
+TEST(CastMode, HoldsAllAgreesWithEveryValueOfNarrowTypes) {
   for (const DTypeInfo& from : kDTypeInfo)
     for (const DTypeInfo& to : kDTypeInfo) {
       if (from.bits > 16) continue;
@@ -52,7 +52,7 @@ TEST(CastMode, HoldsAllOfTheWideTypes) {
     EXPECT_FALSE(holds_all(to, from)) << name(from) << " to " << name(to);
 }
 
-TEST(CastMode, SatSaysNothingWhereNothingOverflows) {
+TEST(CastMode, SatHasNoEffectWithoutOverflow) {
   AttrList sat;
   sat.set(AttrName::sat, AttrValue(std::int64_t{1}));
   EXPECT_FALSE(cast_mode(sat, DType::f8e5m2, DType::f16).saturate);

@@ -54,7 +54,7 @@ std::string fault_of(const Kernel& k, bool with_producer = true) {
   return fault ? fault->what : "nothing";
 }
 
-TEST(ChannelCheck, NothingInWhatPassesMake) {
+TEST(ChannelCheck, AcceptsTheOutputOfPasses) {
   for (const std::string& file :
        {kProduct, kAttention, kShared, kCounter, kAhead, kInTurn, kBeside})
     for (const char* plan : {"", "stages=2", "persistent=1", "stages=3 persistent=1",
@@ -167,7 +167,7 @@ TEST(ChannelCheck, ReleasesOfAClusterGoAstray) {
 }
 
 /// Each program takes the other's box for its own, whether there is one or not.
-TEST(ChannelCheck, HalvesThatNobodyLoads) {
+TEST(ChannelCheck, HalvesThatAreNotLoaded) {
   expect_all(faults(kShared, "", Opcode::CopyTma, [](Kernel& k, OpId op) {
     Builder b(k);
     b.before(op);
@@ -246,7 +246,7 @@ INSTANTIATE_TEST_SUITE_P(Plans, GatheredRows,
                                          "multicast=0 persistent=1 dynamic_scheduler=1", "stages=3",
                                          "stages=2", "persistent=0"));
 
-TEST_P(GatheredRows, NothingInWhatPassesMake) {
+TEST_P(GatheredRows, AcceptsTheOutputOfPasses) {
   const Kernel k = machine(kGathered, GetParam());
   EXPECT_EQ(fault_of(k, false), "nothing");
   EXPECT_EQ(fault_of(k, true), "nothing");
@@ -341,7 +341,7 @@ class StoredTiles : public testing::Test {
   }
 };
 
-TEST_F(StoredTiles, NothingInWhatPassesMake) {
+TEST_F(StoredTiles, AcceptsTheOutputOfPasses) {
   for (const char* plan : {"", "stages=2", "stages=3 persistent=1"}) {
     SCOPED_TRACE(plan);
     const Kernel k = machine(kGraph, plan);

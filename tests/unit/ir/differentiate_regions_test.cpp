@@ -72,14 +72,14 @@ constexpr const char* kBranch = R"(
   }
 )";
 
-TEST(DifferentiateRegions, OfABranchOnlyTheSideThatRuns) {
+TEST(DifferentiateRegions, ABranchOnlyTheSideThatRuns) {
   Differentiated f(kBranch);
   EXPECT_THAT(f.at(4, 3), ElementsAre(6, 0.75f, 2));
   EXPECT_THAT(f.at(0, 3), ElementsAre(9, 0, 6));
   EXPECT_THAT(f.at(-1, 3), ElementsAre(9, 0, 6));
 }
 
-TEST(DifferentiateRegions, WhatASelectExcludesNeverReachesTheResult) {
+TEST(DifferentiateRegions, ValuesExcludedByASelectDoNotReachTheResult) {
   Differentiated f(std::string(kBranch).replace(std::string(kBranch).find("%r ="), 4, "%s2 =") + R"(
   %q = cmp %x, %one [pred = "gt"]
   %i2 = const [value = 2] : i32
@@ -99,7 +99,7 @@ TEST(DifferentiateRegions, WhatASelectExcludesNeverReachesTheResult) {
   EXPECT_THAT(f.at(4, 3), ElementsAre(16, 0.75f - 1.25f, 2));
 }
 
-TEST(DifferentiateRegions, OfABranchThatYieldsTheVariableItself) {
+TEST(DifferentiateRegions, ABranchThatYieldsTheVariableItself) {
   Differentiated f(R"(
   %p = cmp %x, %zero [pred = "gt"]
   %a, %b = if %p : f32, f32 { yield %x, %z } { %c = add %x, %x  yield %c, %one }
@@ -109,7 +109,7 @@ TEST(DifferentiateRegions, OfABranchThatYieldsTheVariableItself) {
   EXPECT_THAT(f.at(-4, 3), ElementsAre(-8, 2, 0));
 }
 
-TEST(DifferentiateRegions, OfAShortLoopEachIteration) {
+TEST(DifferentiateRegions, AShortLoopEachIteration) {
   // ((z x + 0) x + 1) x + 2
   Differentiated f(R"(
   %i3 = const [value = 3] : i32
@@ -122,7 +122,7 @@ TEST(DifferentiateRegions, OfAShortLoopEachIteration) {
   EXPECT_THAT(f.at(2, 5), ElementsAre(44, 61, 8));
 }
 
-TEST(DifferentiateRegions, OfALoopWithoutIterations) {
+TEST(DifferentiateRegions, ALoopWithoutIterations) {
   Differentiated f(R"(
   %r = for %i1, %i0, %i1, %z : f32 { (%i: i32, %c: f32)  %d = mul %c, %x  yield %d }
 )");
@@ -141,7 +141,7 @@ constexpr const char* kSum = R"(
   }
 )";
 
-TEST(DifferentiateRegions, OfASumOfAnyLength) {
+TEST(DifferentiateRegions, ASumOfAnyLength) {
   Differentiated f(kSum);
   EXPECT_THAT(f.at(3, 5, 4), ElementsAre(5 + 9 * 6, 36, 1));
   EXPECT_THAT(f.at(3, 5, 0), ElementsAre(5, 0, 1));
@@ -156,7 +156,7 @@ TEST(DifferentiateRegions, OfASumOfAnyLength) {
   EXPECT_THAT(g.at(2, 1), ElementsAre(38 * 38, 2 * -38 * (1 - 20), 2 * -38 * -40));
 }
 
-TEST(DifferentiateRegions, OfABranchInALoopInABranch) {
+TEST(DifferentiateRegions, ABranchInALoopInABranch) {
   Differentiated f(R"(
   %p = cmp %z, %zero [pred = "gt"]
   %r = if %p : f32 {
@@ -212,7 +212,7 @@ std::string refusal_of(const std::string& body, bool with_reads = false) {
   return "none";
 }
 
-TEST(DifferentiateRegions, RefusesWhatHasNoDerivative) {
+TEST(DifferentiateRegions, RejectsOpsWithoutADerivative) {
   EXPECT_THAT(refusal_of("  %b = bitcast %x : i32\n  %c = add %b, %i1\n  %r = bitcast %c : f32\n"),
               HasSubstr("`bitcast` has no derivative"));
   EXPECT_THAT(refusal_of("  %b = bitcast %x : i32\n  %r = cast %b : f32\n"),
@@ -249,7 +249,7 @@ TEST(DifferentiateRegions, RefusesWhatHasNoDerivative) {
   EXPECT_EQ(refusal_of(kRead), "none");
 }
 
-TEST(DifferentiateRegions, AcceptsTheSameWhereNothingDepends) {
+TEST(DifferentiateRegions, AcceptsTheSameWithoutADependence) {
   // Bits that only decide, a loop of numbers that do not depend, a product in a short loop.
   EXPECT_EQ(refusal_of(R"(
   %b = bitcast %x : i32

@@ -289,7 +289,7 @@ TEST(Differentiate, TiesGoToTheConstantOrTheSecond) {
   EXPECT_THAT(slopes_at(unary(Floor), {0.5}), ElementsAre(0));
 }
 
-TEST(Differentiate, WhatASelectExcludesNeverReachesTheResult) {
+TEST(Differentiate, ValuesExcludedByASelectDoNotReachTheResult) {
   const auto guarded = [](Opcode op) {
     return [=](Builder& b, Values x) {
       return b.select(positive(b, x, x[0]), b.op(op, {x[0]}), number(b, x, 0));
@@ -332,7 +332,7 @@ TEST(Differentiate, FactorsOfOneAndDoubleMinusesDisappear) {
   EXPECT_EQ(p.gradients[0], p.x[1]);
 }
 
-TEST(Differentiate, WhatDoesNotDependHasNoAdjoint) {
+TEST(Differentiate, IndependentValuesHaveNoAdjoint) {
   const auto steps = [](Builder& b, Values x) {
     const Value whole = b.cast(b.cast(x[0], DType::i32), b.kernel().type(x[0]).dtype());
     return b.add(b.op(Floor, {x[0]}), b.add(whole, b.select(positive(b, x, x[0]), x[1], x[1])));

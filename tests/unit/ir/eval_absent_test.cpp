@@ -26,7 +26,7 @@ EvalReport box(HostTensor<f32>& in, std::int64_t r, std::int64_t c, const std::s
              args);
 }
 
-TEST(EvalAbsent, StoresDropWhatIsAbsentAndWhatIsOutside) {
+TEST(EvalAbsent, StoresDropAbsentAndOutsideElements) {
   HostTensor<f32> in = iota<f32>({3, 3}, 1), out({4, 4}, std::vector<f32>(16, -1));
   EXPECT_TRUE(box(in, 1, 2, "store_view %o, %t, %z, %z [axes = [0, 1]]", {out.view()},
                   "%o: view<4x4xf32, out>")
@@ -214,7 +214,7 @@ TEST(EvalAbsent, DotWithAnOperandThatIsWhollyAbsent) {
 }
 
 /// Rows 5 .. 8 below 7, and columns -1 .. 2 from 0 on and inside the tensor.
-TEST(EvalAbsent, CropLeavesOutWhatIsNotBelowTheEnd) {
+TEST(EvalAbsent, CropDropsElementsAtOrBeyondTheEnd) {
   HostTensor<f32> in = iota<f32>({3, 3}, 1), out({4, 4}, std::vector<f32>(16, -1)), sums({4});
   const std::string body = R"(
     %five = const [value = 5] : i32

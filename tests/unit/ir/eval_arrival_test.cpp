@@ -58,11 +58,11 @@ TEST(EvalArrival, TheLastSeesAll) {
   EXPECT_EQ(r.counter, 0u);
 }
 
-TEST(EvalArrival, WritesBehindTheArrivalAreRaces) {
+TEST(EvalArrival, WritesAfterTheArrivalAreRaces) {
   EXPECT_THAT(run_sum(4, false).findings, Contains(HasSubstr("without an order")));
 }
 
-TEST(EvalArrival, OfTooManyNobodyIsTheLast) {
+TEST(EvalArrival, WithTooManyArrivalsNoneIsTheLast) {
   const Ran r = run_sum(5);
   EXPECT_THAT(r.findings, IsEmpty());
   EXPECT_EQ(r.sum, -1);
@@ -70,7 +70,7 @@ TEST(EvalArrival, OfTooManyNobodyIsTheLast) {
 }
 
 /// The second of four reads what the others write later.
-TEST(EvalArrival, OfTooFewOneReadsTooEarly) {
+TEST(EvalArrival, TooFewOneReadsTooEarly) {
   EXPECT_THAT(run_sum(2).findings, Contains(HasSubstr("without an order")));
 }
 

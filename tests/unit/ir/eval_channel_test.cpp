@@ -53,7 +53,7 @@ TEST(EvalChannel, CopiesLandWhenTheirSlotIsWaitedFor) {
                           "it has not been waited for"));
 }
 
-TEST(EvalChannel, WaitsThatNothingEnds) {
+TEST(EvalChannel, WaitsThatNeverEnd) {
   const auto wait = [](const std::string& expect, const std::string& copies,
                        const std::string& waits) {
     return run_machine(kRing + "channel_expect_tx %c, %z [bytes = " + expect + "]\n" + copies +

@@ -73,7 +73,7 @@ TEST(EvalCluster, EachGetsItsPartOfTheSum) {
 }
 
 /// The second reads a row further on: its own part is absent, and what the first gets is whole.
-TEST(EvalCluster, WhatTheReceiverLacksIsAbsent) {
+TEST(EvalCluster, ElementsAbsentInTheReceiverAreAbsent) {
   auto x = iota<f32>({2, 3});
   HostTensor<f32> out({2, 3}, {-1, -1, -1, -1, -1, -1});
   run_clean(sum("tile", "%one1"), {x.view(), out.view()});
@@ -81,7 +81,7 @@ TEST(EvalCluster, WhatTheReceiverLacksIsAbsent) {
 }
 
 /// Only the giver lacks it: 0.
-TEST(EvalCluster, WhatAnotherLacksCountsAsNothing) {
+TEST(EvalCluster, ElementsAbsentInAnotherTileCountAsZero) {
   auto x = iota<f32>({1, 3});
   HostTensor<f32> out({2, 3}, {-1, -1, -1, -1, -1, -1});
   run_clean(sum("tile", "%one1"), {x.view(), out.view()});

@@ -6,7 +6,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-TEST(EvalParts, ConcatPutsTilesBesideEachOther) {
+TEST(EvalParts, ConcatJoinsTiles) {
   HostTensor<i32> in({4}, {1, 2, 3, 4}), out({6});
   run_clean(R"(kernel @c tile (%i: view<4xi32, in>, %o: view<6xi32, out>) {
     %z = const [value = 0] : i32
@@ -50,7 +50,7 @@ TEST(EvalParts, GatherTakesTheElementThatTheIndexNames) {
   EXPECT_THAT(out.storage, ElementsAre(12, 10, 21, 21));
 }
 
-TEST(EvalParts, ScatterStoresOrCombinesWhereTheIndexSays) {
+TEST(EvalParts, ScatterStoresOrCombinesAtTheIndex) {
   for (const char* kind : {"store", "add"}) {
     HostTensor<i32> in({4}, {1, 2, 3, 4}), at({2}, {3, 1}), out({4});
     run_clean(

@@ -98,7 +98,7 @@ EvalReport meet(bool meets, HostTensor<i32>& out, HostTensor<u64>& cycles) {
   return run(text, {x.view(), out.view(), cycles.view()});
 }
 
-TEST(EvalPrograms, AGridBarrierShowsWhatAllWrote) {
+TEST(EvalPrograms, AGridBarrierMakesAllWritesVisible) {
   HostTensor<i32> out({3});
   HostTensor<u64> cycles({3});
   const EvalReport r = meet(true, out, cycles);

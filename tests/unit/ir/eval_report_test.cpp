@@ -56,7 +56,7 @@ TEST(EvalReport, RawStoreOutOfBoundsIsDropped) {
   EXPECT_TRUE(run(good, {inner}).clean());
 }
 
-TEST(EvalReport, NobodysAddress) {
+TEST(EvalReport, AnUnknownAddress) {
   HostTensor<f32> out({1});
   const EvalReport r = run(R"(kernel @n tile (%o: ptr<f32>) {
     %a = const [value = 64] : i64
@@ -67,7 +67,7 @@ TEST(EvalReport, NobodysAddress) {
   EXPECT_THAT(texts(r), ElementsAre("load reads 0x40, which no argument owns"));
 }
 
-TEST(EvalReport, AProvedBoxMustLieInside) {
+TEST(EvalReport, AProvedBoxMustBeInside) {
   HostTensor<f32> x = iota<f32>({6});
   const std::string text = R"(kernel @b tile (%x: view<?xf32, in, strides=1>, %n: i32) {
     %t = load_view %x, %n [axes = [0], in_bounds = [0], offset_divisibility = 2] : tile<4xf32> loc("k.cpp":2:1)
@@ -132,7 +132,7 @@ TEST(EvalReport, PoisonThatDecides) {
               ElementsAre("yield uses poison as a loop condition" + made));
 }
 
-TEST(EvalReport, PoisonThatNobodyUsesIsFine) {
+TEST(EvalReport, UnusedPoisonIsNotReported) {
   EXPECT_THAT(run_masked("%w = add %v, %v", false), IsEmpty());
   EXPECT_THAT(run_masked("%s = select %m, %v, %zf store_view %o, %s, %z [axes = []]", false),
               IsEmpty());
@@ -262,7 +262,7 @@ TEST(EvalReport, TwoProgramsWriteOneElement) {
   EXPECT_TRUE(two_programs("store_view %x, %i, %i [axes = []]", {x.view(), p.pointer()}).clean());
 }
 
-TEST(EvalReport, OneReadsWhatAnotherWritesInAnyOrder) {
+TEST(EvalReport, AReadAndAWriteRaceInAnyOrder) {
   HostTensor<i32> x({4}), p({4});
   // Program 0 writes element 0 and program 1 reads it; and the other way round.
   for (const std::string who :
@@ -362,7 +362,7 @@ TEST(EvalReport, ReleaseAndAcquireOrderTheirPrograms) {
   EXPECT_TRUE(two_programs(last_reads("acq_rel"), {x.view(), p.pointer()}).clean());
 }
 
-TEST(EvalReport, WhatIsWrittenAfterTheReleaseIsNotOrdered) {
+TEST(EvalReport, WritesAfterTheReleaseAreNotOrdered) {
   HostTensor<i32> x({2}), p({1});
   const EvalReport r = two_programs(
       "%was = atomic_rmw %p, %one [kind = \"add\", sem = \"acq_rel\"] store_view %x, %i, %i [axes "
@@ -411,7 +411,7 @@ TEST(EvalReport, AssumptionsAreChecked) {
   EXPECT_TRUE(run(text, {int_arg(4)}).clean());
 }
 
-TEST(EvalReport, NothingIsReportedWhenNotAsked) {
+TEST(EvalReport, ReportsNothingUnlessRequested) {
   HostTensor<f32> x = iota<f32>({4}), out({1});
   EvalOptions fast;
   fast.check = false;

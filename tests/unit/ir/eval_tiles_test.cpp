@@ -65,7 +65,7 @@ TEST(EvalTiles, NumbersGoThroughTheirSlots) {
   EXPECT_THAT(taken, ElementsAre(41, 1));
 }
 
-TEST(EvalTiles, WhatIsNotPutIsNotThere) {
+TEST(EvalTiles, ElementsNotStoredAreAbsent) {
   EXPECT_THAT(with_queue("publish_tile %words, %z, %there, %n, %n\nchannel_wait %there, %one, %z"),
               ElementsAre("channel_wait waits for phase 0 of slot 1, which no op ends"));
   EXPECT_THAT(

@@ -91,7 +91,7 @@ std::vector<LinearLayout> without_repeats(std::vector<LinearLayout> lines, int c
   return lines;
 }
 
-TEST(FlipLayouts, RegistersHoldWhatLongButterfliesExchange) {
+TEST(FlipLayouts, RegistersHoldTheOperandsOfLongButterflies) {
   for (const auto& [columns, warps] : {std::pair{4096, 4},
                                        {8192, 4},
                                        {8192, 8},

@@ -56,7 +56,7 @@ TEST(LinearLayout, SpellsTheAccumulatorOfMma) {
   EXPECT_EQ(LinearLayout().str(), "lin<()>");
 }
 
-TEST(LinearLayout, ReadsOnlyWhatItWrites) {
+TEST(LinearLayout, TextRoundTripsOnly) {
   for (const char* bad :
        {"", "lin<", "lin<8", "lin<8>x", "lin<8; reg=[9]>", "lin<8; reg=[(1,2)]>", "lin<24>",
         "lin<24; rep=[0*5]>", "lin<8; rep=[1*3]>", "lin<8/4>", "lin<0>", "lin<8; rag=[1]>",

@@ -104,7 +104,7 @@ TEST(LayoutOps, ReshapeKeepsRowMajorNumbers) {
   EXPECT_GT(done, 50);
 }
 
-TEST(LayoutOps, ReshapeSaysWhyNot) {
+TEST(LayoutOps, ReshapeExplainsRejections) {
   const LinearLayout l = wgmma_acc(64, 96);  // columns: 3 x 32
   EXPECT_EQ(reshape(l, {6144}).reason(),
             "repeat digits of different dimensions would mix with bits");

@@ -133,7 +133,7 @@ TEST(SharedLayout, SegmentsOfRowsBySectors) {
   EXPECT_EQ(text(12, 12, false), "0*0");
 }
 
-TEST(SharedLayout, StagesLieOutsideThePieces) {
+TEST(SharedLayout, StagesAreOutsideThePieces) {
   const auto l = *SharedLayout::swizzled({4, 64, 128}, 2, {2, 1, 0}, 128, SegmentRule::Equal, 1);
   const auto one = *SharedLayout::swizzled({64, 128}, 2, {1, 0});
   for_each_index(l.shape(), [&](const Dims& i) {
@@ -141,7 +141,7 @@ TEST(SharedLayout, StagesLieOutsideThePieces) {
   });
 }
 
-TEST(SharedLayout, TextRefusesWhatIsNotALayout) {
+TEST(SharedLayout, TextRejectsInvalidLayouts) {
   for (const char* bad :
        {"", "swz<64x64:2>", "swz<64x64:3; order=[1,0]; rows=[128]>",
         "swz<64x64:2; order=[1,1]; rows=[128]>", "swz<64x64:2; order=[1,0]; rows=[64]>",

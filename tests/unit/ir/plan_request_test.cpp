@@ -32,7 +32,7 @@ TEST(PlanRequest, LaterFieldsGoOverEarlierOnes) {
   EXPECT_EQ(request.str(), "num_warps=4 stages=3 persistent=0");
 }
 
-TEST(PlanRequest, ASchedulesFieldsLieUnderThoseThatFollow) {
+TEST(PlanRequest, LaterFieldsOverrideThoseOfASchedule) {
   Schedule schedule;
   schedule.tiles.ctas = 2;
   const std::string text = print(schedule);

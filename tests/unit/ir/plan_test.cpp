@@ -245,8 +245,9 @@ TEST(Plan, Pingpong) {
   }
 }
 
-TEST(Plan, WhatIsNoField) {
-  EXPECT_THAT(refusal("product_sm_90a.tir", "depth=3"), HasSubstr("'depth=3' is not of the form field=number"));
+TEST(Plan, UnknownFields) {
+  EXPECT_THAT(refusal("product_sm_90a.tir", "depth=3"),
+              HasSubstr("'depth=3' is not of the form field=number"));
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ TEST(ScheduleRules, EachIsTripped) {
         << rule.id << ": refused when " << rule.doc;
 }
 
-TEST(ScheduleRules, AReasonTellsItsLines) {
+TEST(ScheduleRules, AReasonNamesItsLines) {
   const Reason one{Rule::G1, "b needs a", {}, Loc("k.cpp", 3), Loc("k.cpp", 2)};
   EXPECT_EQ(one.str(), "k.cpp:3: G1: b needs a (k.cpp:2)");
   EXPECT_EQ((Reason{Rule::R1, "too large"}.str()), "R1: too large");

@@ -52,7 +52,7 @@ TEST(ScheduleText, CanonicalTextsComeBackAsTheyAre) {
     EXPECT_EQ(print(parse_schedule(text)), text);
 }
 
-TEST(ScheduleText, FieldsAreWhatTheTextSays) {
+TEST(ScheduleText, ParsesFields) {
   const Schedule s = parse_schedule(kBackward);
   EXPECT_EQ(s.roles.at(2), (Role{"consumer", 4, 2, 240}));
   EXPECT_EQ(s.dots.at(0), (DotForm{"dot#0", Engine::Wgmma, true}));
@@ -63,7 +63,7 @@ TEST(ScheduleText, FieldsAreWhatTheTextSays) {
   EXPECT_EQ(s.loops.at(0).steps.at(0).stage, -1);
 }
 
-TEST(ScheduleText, OrdersAreCountedAnewForEachRole) {
+TEST(ScheduleText, OrdersRestartForEachRole) {
   const Schedule s = parse_schedule(
       "schedule sm_90a { roles a(warps 1) b(warps 4) tiles each  # a comment\n"
       "loop#0 { dot#0 b 0.7 load#1 a 0.9 dot#1 b 1.3 load#0 a 0.2 } }");
@@ -234,7 +234,7 @@ TEST(ScheduleEdits, EachChangesItsField) {
 }
 
 /// The step takes the place, those from there on move back.
-TEST(ScheduleEdits, AStepMovesInFrontOfTheOneInItsPlace) {
+TEST(ScheduleEdits, AStepMovesBeforeTheOneInItsPlace) {
   const Schedule s = canonical(edited("ew#2 consumer 0.2; dot#1 consumer 0.0"));
   std::vector<std::string_view> order;
   for (const Step& step : s.loops[0].steps)
@@ -243,7 +243,7 @@ TEST(ScheduleEdits, AStepMovesInFrontOfTheOneInItsPlace) {
             (std::vector<std::string_view>{"dot#1", "dot#0", "ew#2", "if#0", "ew#1", "cvt#0"}));
 }
 
-TEST(ScheduleEdits, WhatIsNotThereIsAReason) {
+TEST(ScheduleEdits, MissingNamesAreReasons) {
   const auto p = with_edits(parse_schedule(kAttention),
                             "channel x slots 2\nrole y regs 24\ndot#7 pin\ndrop z\n"
                             "dots dot#5 mma\nchannel k slots 4\ndrop load#7\n"

@@ -31,7 +31,7 @@ TEST(Target, RowsAreOrderedAndWhole) {
   }
 }
 
-TEST(Target, OfACapabilityIsTheNewestThatItRuns) {
+TEST(Target, ACapabilityIsTheNewestThatItRuns) {
   for (const auto& [capability, name] : {std::pair(70, "sm_80"),
                                          {80, "sm_80"},
                                          {89, "sm_80"},
@@ -57,7 +57,7 @@ TEST(Target, RegistersAtEntryAreThoseOfTheFullestSubPartition) {
   EXPECT_EQ(hopper.ring_bytes(), 225 * 1024);
 }
 
-TEST(Target, OccupancyIsOfWhateverIsShortest) {
+TEST(Target, OccupancyIsLimitedByTheScarcestResource) {
   const auto ctas = [](Target target, CtaNeeds needs) { return ctas_per_sm(*target, needs); };
   const Target ampere("sm_80"), hopper("sm_90a");
   EXPECT_EQ(ctas(hopper, {.threads = 32}), 32) << "CTAs";

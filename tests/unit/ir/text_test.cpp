@@ -89,7 +89,7 @@ std::string refusal_of(const std::string& text) {
 }
 
 /// Found by tests/fuzz/parsers_test.cpp.
-TEST(Text, RefusesWhatWouldCrash) {
+TEST(Text, RejectsInvalidText) {
   const std::string head = "kernel @k tile target(sm_90a) (%x: tile<4xf32>, %c: i1) { ";
   EXPECT_NE(refusal_of(head + "%y = expand_dims %x [axis = 1.5] }").find("'axis' is an integer"),
             std::string::npos);
@@ -119,7 +119,7 @@ TEST(Text, NumbersAroundNamesOfParameters) {
   EXPECT_EQ(print(parse(text)), text);
 }
 
-TEST(Verify, NamesWhatIsWrong) {
+TEST(Verify, NamesTheViolation) {
   EXPECT_NE(
       first_error("kernel @k simt target(sm_90a) (%x: i32) { %y = program_id [axis = 0] : i32 }")
           .find("not legal in simt form"),

@@ -55,7 +55,7 @@ TEST(AttentionTileShape, WideOnesAreForManyKeys) {
   EXPECT_FALSE(is_wide(128, KvExtent::causal, {1024, 1024}));
 }
 
-TEST(AttentionTileShape, WhatAMaskLeavesDependsOnWhereQueriesStand) {
+TEST(AttentionTileShape, MaskedWorkDependsOnTheAlignmentOfQueries) {
   EXPECT_FALSE(is_wide(128, KvExtent::causal, {128, 16384}));
   EXPECT_TRUE(is_wide(128, KvExtent::causal, {128, 16384, 16384 - 128}));
   // Most rows lie behind the last key.

@@ -79,7 +79,7 @@ class DependentLaunch : public testing::TestWithParam<bool> {
 };
 INSTANTIATE_TEST_SUITE_P(AfterCopies, DependentLaunch, testing::Bool());
 
-TEST_P(DependentLaunch, OfAProduct) {
+TEST_P(DependentLaunch, AProduct) {
   ConfiguredKernel<kernels::detail::DataParallelMatmul<bf16, bf16, Plain>> products("waits", {});
   // One program for many tiles, one for each, and pairs of programs that begin at a barrier.
   for (const MatmulConfig& config :
@@ -88,13 +88,13 @@ TEST_P(DependentLaunch, OfAProduct) {
     expect_waits(products.of(variant(config)), GetParam(), a, b, c);
 }
 
-TEST_P(DependentLaunch, OfBatches) {
+TEST_P(DependentLaunch, Batches) {
   ConfiguredKernel<kernels::detail::BatchedMatmul<bf16, bf16, Plain>> products("waits_batched", {});
   expect_waits(products.of(variant({.bm = 64, .bn = 64})), GetParam(), zeros({2, 200, 128}),
                zeros({2, 128, 136}), zeros({2, 200, 136}));
 }
 
-TEST_P(DependentLaunch, OfPartsOfK) {
+TEST_P(DependentLaunch, PartsOfK) {
   ConfiguredKernel<kernels::detail::SplitKMatmul<bf16>> parts("waits_partial", {});
   expect_waits(parts.of(variant({.bm = 64, .bn = 64, .split = SplitK::partials, .parts = 2})),
                GetParam(), a, b, zeros({2, 200, 136}, DType::f32));
@@ -104,13 +104,13 @@ TEST_P(DependentLaunch, OfPartsOfK) {
                GetParam(), a, b, c);
 }
 
-TEST_P(DependentLaunch, OfAGatedUnit) {
+TEST_P(DependentLaunch, AGatedUnit) {
   ConfiguredKernel<kernels::detail::DataParallelMatmul<bf16, bf16, Both>> gated("waits_gated", {});
   expect_waits(gated.of(variant({.bm = 128, .bn = 64})), GetParam(), a, b, b, c);
 }
 
 /// The tables of segments decide which tiles there are, and an earlier kernel wrote them.
-TEST(DependentLaunchOfExperts, TablesAreReadBehindTheWait) {
+TEST(DependentLaunchOfExperts, TablesAreReadAfterTheWait) {
   const auto zeros = [](const Dims& shape, DType dtype = DType::bf16) {
     return Tensor::zeros(shape, dtype, Device::sim());
   };

@@ -141,7 +141,7 @@ TEST(KvRangeAnalysis, Negated) {
   EXPECT_EQ(Probe(not_(full()))(16, 31, 100).visible, (HostRange{0, 0}));
 }
 
-TEST(KvRangeAnalysis, WhateverIsComposed) {
+TEST(KvRangeAnalysis, RandomCompositions) {
   std::mt19937 random(7);
   for (int i = 0; i < 300; ++i) {
     const auto [mask, seen] = random_mask(random, 3);
@@ -217,14 +217,14 @@ TEST(KvRangeAnalysis, HeadsAndTablesThatCancelAreNotFollowed) {
 }
 
 /// The mask of the kernel has the values that the lambda has when the kernel is traced.
-TEST(KvRangeAnalysis, WhatIsCapturedByReferenceMayChangeBeforeTheTrace) {
+TEST(KvRangeAnalysis, CapturesByReferenceMayChangeBeforeTheTrace) {
   int width = 3;
   const Probe probe([&](Tile, Tile, Tile q, Tile kv) { return q >= kv && q - kv <= width; });
   width = 20;
   expect_sound(probe, [](auto q, auto kv) { return q >= kv && q - kv <= 20; });
 }
 
-TEST(KvRangeAnalysis, OfQuotientsByANumberOfTheLaunch) {
+TEST(KvRangeAnalysis, QuotientsByANumberOfTheLaunch) {
   Scalar<i32> n = 20;
   const Probe chunks(chunked(n)), blocks(block_causal(n));
   for (const int size :
@@ -241,7 +241,7 @@ TEST(KvRangeAnalysis, OfQuotientsByANumberOfTheLaunch) {
   EXPECT_EQ(blocks(48, 63, 100).visible, (HostRange{0, 100})) << "the mask has no value";
 }
 
-TEST(KvRangeAnalysis, OfHalvesAndOffsetsThatTheLaunchTells) {
+TEST(KvRangeAnalysis, HalvesAndOffsetsKnownAtLaunch) {
   Scalar<i32> length = 60, n = 16;
   const Probe diffusion(block_diffusion(length, n)), speculative(speculative_blocks(length, n));
   const auto in_diffusion = [](auto s, auto m, auto q, auto kv) {
@@ -277,7 +277,7 @@ TEST(KvRangeAnalysis, DigitsOfNegativeNumbers) {
   }
 }
 
-TEST(KvRangeAnalysis, WhatIsNotAffineIsNotSolved) {
+TEST(KvRangeAnalysis, NonAffineConditionsAreNotSolved) {
   const Probe remainder([](Tile, Tile, Tile q, Tile kv) { return (q + kv) % 3 == 0; });
   EXPECT_FALSE(remainder(0, 15, 100).visible);
   EXPECT_FALSE(remainder(0, 15, 100).full);
@@ -344,7 +344,7 @@ void expect_same(const Mask& mask, const Seen& seen) {
   }
 }
 
-TEST(DerivedRange, GivesWhatAllKeysGive) {
+TEST(DerivedRange, AgreesWithAllKeys) {
   expect_same(causal(), [](auto q, auto kv) { return q >= kv; });
   expect_same(window(30, 7), [](auto q, auto kv) { return q - kv <= 30 && kv - q <= 7; });
   expect_same(sliding_window(30), [](auto q, auto kv) { return q >= kv && q - kv <= 30; });
@@ -366,7 +366,7 @@ bool reads_nan(const Mask& mask, std::int64_t row, std::int64_t lo, std::int64_t
   return std::isnan(in.run(attention({.mask = mask}))[static_cast<std::size_t>(row * kDim)]);
 }
 
-TEST(DerivedRange, WhatTheSpecSaysWins) {
+TEST(DerivedRange, TheSpecTakesPrecedence) {
   const Inputs in;
   const auto none = [](const Tile&, const Tile&, const Tile&) {
     return KvRange{full<i32>(0), full<i32>(0)};

@@ -43,7 +43,7 @@ TEST(MoeCapacity, OthersAreRoundedUp) {
   EXPECT_EQ(chosen(0.5f, 4, 10), 2);
 }
 
-TEST(MoeCapacity, OfFactorsWithoutBound) {
+TEST(MoeCapacity, FactorsWithoutBound) {
   constexpr int kMost = std::numeric_limits<int>::max();
   EXPECT_EQ(capacity(1e30f, 2, 8, 100), kMost);
   EXPECT_EQ(capacity(INFINITY, 2, 8, 100), kMost);

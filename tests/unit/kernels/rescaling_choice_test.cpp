@@ -63,7 +63,7 @@ TEST(RescalingChoice, ScoresOfPositions) {
 }
 
 /// Rows whose range tensors or the caller determine may begin behind their tile's first block.
-TEST(RescalingChoice, NotWhereDataSaysWhatRowsSee) {
+TEST(RescalingChoice, NotForDataDependentMasks) {
   const Tensor ids = Tensor::zeros({4096}, DType::i32, Device::cpu());
   EXPECT_FALSE(never({.mask = masks::document(ids)}, call_of(4096)));
   AttentionSpec given{.mask = masks::causal()};

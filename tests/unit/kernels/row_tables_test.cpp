@@ -66,7 +66,7 @@ TEST(RowTables, AreReadAsTheAccumulatorsLie) {
   EXPECT_EQ(conversions(k, k.body()).all, 0);
 }
 
-TEST(RowTables, AreConvertedInFrontOfTheLoopWithoutWgmma) {
+TEST(RowTables, AreConvertedBeforeTheLoopWithoutWgmma) {
   const ir::Kernel k = laid_out("sm_80");
   const Conversions found = conversions(k, k.body());
   EXPECT_GT(found.all, 0);

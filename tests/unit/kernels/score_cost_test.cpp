@@ -22,7 +22,7 @@ Costly costly(const Score& score) {
   return {cost.has_per_element_state, cost.is_toeplitz};
 }
 
-TEST(ScoreTraits, OfDistances) {
+TEST(ScoreTraits, Distances) {
   constexpr Costly distance{false, true};
   EXPECT_EQ(costly(scores::t5_bias(f32s({32, 4}), 100, true)), distance);
   EXPECT_EQ(costly(scores::t5_bias(f32s({32, 4}), 100, false)), distance);
@@ -32,7 +32,7 @@ TEST(ScoreTraits, OfDistances) {
             distance);
 }
 
-TEST(ScoreTraits, OfPairs) {
+TEST(ScoreTraits, Pairs) {
   constexpr Costly element{true, false};
   const Tensor by_key = f32s({90}), by_both = f32s({90, 90});
   EXPECT_EQ(costly(scores::bias(f32s({1, 1, 64, 64}))), element);
@@ -57,7 +57,7 @@ TEST(ScoreTraits, OfPairs) {
 }
 
 /// Bytes of a pair that TMA can load, if nothing else is costly.
-TEST(ScoreTraits, OfBoxes) {
+TEST(ScoreTraits, Boxes) {
   const auto bytes = [](const Score& score) {
     return ScoreFunction(score).cost().tma_bytes_per_element;
   };
@@ -103,7 +103,7 @@ TEST(ScoreTraits, OfBoxes) {
 }
 
 /// An exactly rounded reciprocal is a function call.
-TEST(ScoreTraits, OfReciprocals) {
+TEST(ScoreTraits, Reciprocals) {
   const auto of = [](Tile (*f)(const Arg&)) {
     return costly([f](Tile s, Tile, Tile, Tile, Tile) { return f(1.0f + exp(-s)); });
   };
@@ -120,7 +120,7 @@ TEST(ScoreTraits, OfReciprocals) {
             (Costly{false, false}));
 }
 
-TEST(ScoreTraits, OfNeither) {
+TEST(ScoreTraits, Neither) {
   constexpr Costly none{false, false};
   EXPECT_EQ(costly(scores::alibi(4)), none);
   EXPECT_EQ(costly(scores::head_bias(f32s({4}))), none);

@@ -26,7 +26,7 @@ bool is_ordered(const AttentionCall& c, std::optional<bool> asked = {}) {
   return facts.config(c).longest_first;
 }
 
-TEST(TileOrderChoice, WhereOneTileMayBeLongBesideAFew) {
+TEST(TileOrderChoice, OneLongTileAmongFew) {
   EXPECT_TRUE(is_ordered(call_of(1, 16, 4096, 4096)));
   EXPECT_TRUE(is_ordered(call_of(1, 16, 16384, 16384)));
   EXPECT_FALSE(is_ordered(call_of(4, 16, 4096, 4096))) << "16 tiles an SM, of 32 steps at most";
@@ -36,7 +36,7 @@ TEST(TileOrderChoice, WhereOneTileMayBeLongBesideAFew) {
   EXPECT_FALSE(is_ordered(call_of(1, 16, 4096, 0)));
 }
 
-TEST(TileOrderChoice, AsAsked) {
+TEST(TileOrderChoice, AsRequested) {
   EXPECT_TRUE(is_ordered(call_of(1, 1, 128, 128), true));
   EXPECT_FALSE(is_ordered(call_of(1, 16, 4096, 4096), false));
 }

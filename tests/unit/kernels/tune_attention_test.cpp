@@ -75,7 +75,7 @@ TEST_F(TuneAttention, ADecodeHasTwoDecisions) {
 }
 
 /// A value that the caller gives is not decided.
-TEST_F(TuneAttention, GivenTilesAreNoDecision) {
+TEST_F(TuneAttention, GivenTilesAreNotADecision) {
   const Call c(64, 64);
   in_process([&] {
     const Attention given({}, {.tiles = AttentionTileShape{64, 64}});

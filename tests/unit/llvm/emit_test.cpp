@@ -75,7 +75,7 @@ kernel @masked simt target(sm_90a) threads(128) (%p: ptr<i32> [arg = 0, componen
 
 /// A condition that two others need, one of which needs the other: it stands in front of both. The
 /// emitter verifies the module behind its last pass, so that a wrong order throws.
-TEST(EmitLlvm, PlacesASharedConditionInFrontOfAllThatNeedIt) {
+TEST(EmitLlvm, PlacesASharedConditionBeforeItsFirstUse) {
   const std::string ptx = ptx_of(R"(
 kernel @shared simt target(sm_90a) threads(128) (%p: ptr<i32> [arg = 0, component = "ptr"], %n: i32 [arg = 1], %m: i32 [arg = 2], %l: i32 [arg = 3]) {
   %true = const [value = 1] : i1
@@ -144,7 +144,7 @@ TEST(EmitLlvmDeathTest, NamesThePathItTriedWhereTheLibraryIsMissing) {
       ::testing::ExitedWithCode(3), "/nowhere/libtegula_llvm.so.*TEGULA_LLVM");
 }
 
-TEST(EmitLlvm, RefusesWhatIsNotSimtFormAsAnInternalErrorNamingIt) {
+TEST(EmitLlvm, RejectsOpsOutsideTheSimtFormWithAnInternalError) {
   const ir::Kernel tile("t", ir::Form::Tile);
   try {
     codegen::emit_llvm(tile);
@@ -182,8 +182,7 @@ TEST(EmitLlvm, RefusesFp8WithTheWordsOfTheOtherEmitterWhereTheTargetCannotConver
       }
     };
     EXPECT_EQ(words(codegen::emit_llvm), words(codegen::emit_cuda)) << op;
-    EXPECT_NE(words(codegen::emit_llvm).find("of 8-bit floats needs sm_90"),
-              std::string::npos)
+    EXPECT_NE(words(codegen::emit_llvm).find("of 8-bit floats needs sm_90"), std::string::npos)
         << op;
     EXPECT_NO_THROW(ptx_of(test::f8_kernel("sm_90a", op))) << op;
   }

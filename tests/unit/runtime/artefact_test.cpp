@@ -54,7 +54,7 @@ Artefact round_trip(const Artefact& a) {
   return decode_artefact(entry);
 }
 
-TEST(ArtefactFormat, GivesBackWhatWasEncoded) {
+TEST(ArtefactFormat, RoundTrips) {
   for (const char* name : kGolden) {
     for (const char* target : {"sm_90a", "sm_80"}) {
       SCOPED_TRACE(std::string(name) + " " + target);

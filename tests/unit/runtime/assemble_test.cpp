@@ -94,7 +94,7 @@ TEST(AssembleLog, ReadsStatistics) {
   EXPECT_EQ(r.defects(), "spills 20 bytes; uses 24 bytes of stack");
 }
 
-TEST(AssembleLog, TellsSerialisationFromIgnoredRegisters) {
+TEST(AssembleLog, DistinguishesSerialisationFromIgnoredRegisters) {
   const AssembleReport ignored = parse_assembler_log(
       "ptxas info    : (C7504) Potential Performance Loss: 'setmaxnreg' ignored to maintain "
       "compatibility across "

@@ -143,7 +143,7 @@ TEST_F(Bundles, AnIndexThatLeavesTheFileOrIsUnsortedIsRefused) {
   EXPECT_THROW(Bundle{with_row(0, 0, kHuge)}, DeviceError);
 }
 
-TEST_F(Bundles, AKeyWhoseLengthsDoNotFitIsNone) {
+TEST_F(Bundles, RejectAKeyWithWrongLengths) {
   CacheKey key;
   key.add("ir", "text");
   key.add("plan", "");
@@ -258,7 +258,7 @@ TEST_F(BundledCode, AnImportedBundleIsFoundInItsFolder) {
 }
 
 /// A back end that is asked for is what runs; none asked for, any is right.
-TEST_F(BundledCode, ABackEndThatIsAskedForIsKept) {
+TEST_F(BundledCode, KeepsTheRequestedBackEnd) {
   build(request("matmul"));
   move_to_another_machine(exported());
   settings_.backend = "nvrtc";

@@ -24,7 +24,7 @@ TEST(Doctor, PrintsThisMachine) {
   std::cout << text;
 }
 
-TEST(Doctor, NamesWhatIsThere) {
+TEST(Doctor, NamesAvailableParts) {
   const MockDriver driver;
   const Diagnosis d = diagnose();
   EXPECT_TRUE(d.finding("driver").present);
@@ -44,7 +44,7 @@ TEST(Doctor, OldGpuDoesNotCount) {
   EXPECT_THAT(d.finding("GPU").detail, HasSubstr("is too old"));
 }
 
-TEST(Doctor, NamesWhatIsMissingAndItsPackage) {
+TEST(Doctor, NamesMissingPartsAndTheirPackages) {
   Env bare = env();
   bare.ptxas = "/nowhere/ptxas";
   bare.nvrtc = "/nowhere/libnvrtc.so";

@@ -11,7 +11,7 @@
 namespace tegula::event_test {
 namespace {
 
-TEST(Event, TellsTheTimeBetweenTwo) {
+TEST(Event, MeasuresTheTimeBetweenTwoEvents) {
   for (const Device d : {Device::cpu(), Device::sim()}) {
     const Stream stream(d);
     Event first(d), second(d);

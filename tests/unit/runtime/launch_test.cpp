@@ -45,7 +45,7 @@ LoadedKernel load(const KernelNeeds& needs = {}) {
 
 const cu::Stream kStream = reinterpret_cast<cu::Stream>(0x42);
 
-TEST(Launch, PacksArgumentsAsTheirLayoutSays) {
+TEST(Launch, PacksArgumentsByTheirLayout) {
   const MockDriver driver;
   ArgumentLayout layout;
   EXPECT_EQ(layout.add<float>(), 0u);
@@ -83,7 +83,7 @@ TEST(Launch, PacksArgumentsAsTheirLayoutSays) {
       (std::vector<std::pair<cu::FunctionAttribute, int>>{{cu::kFuncMaxDynamicShared, 200000}}));
 }
 
-TEST(Launch, EmptyGridIsNoLaunch) {
+TEST(Launch, AnEmptyGridIsNotLaunched) {
   const MockDriver driver;
   const PreparedLaunch plan(load(), {}, {});
   plan.launch(kStream, nullptr, {0, 1, 1});
@@ -209,7 +209,7 @@ TEST(Module, KernelIsPreparedOnce) {
 }
 
 /// The driver, which keeps it, may look at its image.
-TEST(Module, StaysWhereNobodyHoldsIt) {
+TEST(Module, StaysLoadedWithoutAHolder) {
   const MockDriver driver;
   const std::weak_ptr<const Module> module = load().module;
   EXPECT_FALSE(module.expired());
@@ -231,7 +231,7 @@ TEST(Module, DriverCompilesPtxAndReports) {
               HasSubstr("the driver refused our PTX:\nptxas info"));
 }
 
-TEST(Module, ReportsWhatTheDriverKnowsWhereItsCompilerWasSilent) {
+TEST(Module, ReportsTheDriversErrorWithoutACompilerLog) {
   const MockDriver driver;
   // PTX compiled in an earlier process comes from the driver's cache without a word.
   mock().local_bytes = 24;
@@ -243,7 +243,7 @@ TEST(Module, ReportsWhatTheDriverKnowsWhereItsCompilerWasSilent) {
   EXPECT_FALSE(module->report().is_clean());
 }
 
-TEST(StreamState, AsksTheDriverOnceACall) {
+TEST(StreamState, QueriesTheDriverOncePerCall) {
   const MockDriver driver;
   const Stream stream = Stream::wrap(kStream, Device::cuda(0));
   using Calls = std::map<std::string, int>;
@@ -273,7 +273,7 @@ TEST(StreamState, ThreadWithoutContextIsServed) {
   EXPECT_EQ(mock().current, nullptr) << "as it was";
 }
 
-TEST(Workspace, GrowsAndKeepsWhatQueuedWorkMayUse) {
+TEST(Workspace, GrowsAndKeepsBlocksOfQueuedWork) {
   const MockDriver driver;
   const Stream stream = Stream::wrap(kStream, Device::cuda(0));
   const Workspace a = acquire_workspace(stream, 1000, 4);
@@ -291,7 +291,7 @@ TEST(Workspace, GrowsAndKeepsWhatQueuedWorkMayUse) {
   EXPECT_NE(acquire_workspace(stream, 1000, 4).scratch, b.scratch);
 }
 
-TEST(Workspace, OfGraphs) {
+TEST(Workspace, Graphs) {
   const MockDriver driver;
   mock().stream_id = 9;
   const Stream stream = Stream::wrap(kStream, Device::cuda(0)),
@@ -318,7 +318,7 @@ TEST(Workspace, OfGraphs) {
   testing::mock_next_graph();
 }
 
-TEST(Workspace, OfEachThreadsOwnStream) {
+TEST(Workspace, EachThreadsOwnStream) {
   const MockDriver driver;
   const Stream stream = Stream::wrap(cu::kStreamPerThread, Device::cuda(0));
   mock().capturing = true;
@@ -359,7 +359,7 @@ TEST(Workspace, MemoryOfGoneGraphsMakesRoom) {
 }
 
 /// Memory that a graph does not keep goes back to the others, and the next call allocates anew.
-TEST(Workspace, OfGraphsThatKeepNothing) {
+TEST(Workspace, GraphsThatKeepNothing) {
   const MockDriver driver;
   mock().stream_id = 16;
   const Stream stream = Stream::wrap(kStream, Device::cuda(0));
@@ -389,7 +389,7 @@ TEST(Workspace, GrowsWhileAnotherStreamRecords) {
   mock().capturing = false;
 }
 
-TEST(Workspace, OfAnInvalidCapture) {
+TEST(Workspace, AnInvalidCapture) {
   MockDriver driver;
   const Stream stream = Stream::wrap(kStream, Device::cuda(0));
   mock().capturing = true;

@@ -145,7 +145,7 @@ TEST_F(Stored, ADamagedEntryIsCompiledAgainAndReplaced) {
 }
 
 /// Sound bytes, another content: what a bug of the writer or another hand leaves behind.
-TEST_F(Stored, AnEntryOfAnotherContentIsAMissWhatever) {
+TEST_F(Stored, AnEntryWithOtherContentIsAMiss) {
   Compilation k;
   const CompileRequest request = request_for("vector_add");
   key(k, request);
@@ -239,7 +239,7 @@ TEST_F(Stored, AnotherPlanThatPassesAcceptIsExplained) {
   }
 }
 
-TEST_F(Stored, WhateverChangesTheResultMakesAnotherEntry) {
+TEST_F(Stored, AllInputsArePartOfTheKey) {
   const auto nth = [&](std::size_t n, CompileRequest r) {
     const auto k = compile(r);
     EXPECT_FALSE(is_from_disk(*k)) << n;
@@ -270,7 +270,7 @@ TEST_F(Stored, WhateverChangesTheResultMakesAnotherEntry) {
   nth(7, r);
 }
 
-TEST_F(Stored, OffAndDumpsWriteNothingAndReadNothing) {
+TEST_F(Stored, OffAndDumpsBypassTheCache) {
   settings_.cache = "off";
   apply();
   compile(request_for("vector_add"));

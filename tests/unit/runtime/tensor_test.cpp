@@ -109,7 +109,7 @@ TEST(Tensor, WithRank) {
   EXPECT_EQ(t.with_rank(1).shape(), t.shape());
 }
 
-TEST(Tensor, RefusesWhatMakesNoSense) {
+TEST(Tensor, RejectsInvalidArguments) {
   const Tensor t = iota({2, 3});
   EXPECT_EQ(error_of([] { Tensor::empty({2, -1}, DType::f32, kCpu); }),
             "the shape [2, -1] has a negative extent");

@@ -78,7 +78,7 @@ TYPED_TEST(SmallFloats, RoundsToNearestAndTiesToEven) {
   }
 }
 
-TYPED_TEST(SmallFloats, WhatIsTooLargeSaturatesOrBecomesInfinite) {
+TYPED_TEST(SmallFloats, OverflowSaturatesOrBecomesInfinite) {
   using F = typename TestFixture::F;
   const double largest = defined_value<TypeParam>(F::largest);
   const double step = largest - defined_value<TypeParam>(F::largest - 1);

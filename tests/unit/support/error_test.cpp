@@ -25,7 +25,7 @@ TEST(Diagnostic, PrintsPlaceCodeNotesAndHint) {
             "  hint: transpose b");
 }
 
-TEST(Diagnostic, LeavesOutWhatIsUnknown) {
+TEST(Diagnostic, OmitsUnknownParts) {
   EXPECT_EQ((Diagnostic{.code = "", .message = "m", .loc = {}, .notes = {}, .hint = ""}).str(),
             "error: m");
   EXPECT_EQ(

@@ -42,7 +42,7 @@ TEST_F(TextFiles, RoundTripsBytes) {
   EXPECT_EQ(read_file(dir_ / "new folder" / "file"), "shorter");
 }
 
-TEST_F(TextFiles, LeavesNoTemporaryBehind) {
+TEST_F(TextFiles, LeavesNoTemporaryFile) {
   write_file(dir_ / "file", "x");
   EXPECT_THROW(write_file(dir_, "a folder is in the way"), DeviceError);
   EXPECT_EQ(std::distance(fs::directory_iterator(dir_), fs::directory_iterator()), 1);

@@ -79,19 +79,19 @@ void check_all(const AttentionSpec& spec, const Sees& sees, Walk walk, int dim =
   for (const Shape s : kShapes) check(pairs_of(spec, s, dim), sees, walk, s);
 }
 
-TEST(AttentionWorkload, OfAllKeys) {
+TEST(AttentionWorkload, AllKeys) {
   check_all({}, [](int, int) { return true; }, Walk::from_first_key);
   check_all({.mask = masks::full()}, [](int, int) { return true; }, Walk::from_first_key, 128);
 }
 
-TEST(AttentionWorkload, OfCausalMasks) {
+TEST(AttentionWorkload, CausalMasks) {
   for (const int dim : {64, 128})
     check_all(
         {.mask = masks::causal()}, [](int q, int kv) { return q >= kv; }, Walk::from_first_key,
         dim);
 }
 
-TEST(AttentionWorkload, OfWindows) {
+TEST(AttentionWorkload, Windows) {
   for (const int n : {0, 7, 100})
     check_all(
         {.mask = masks::sliding_window(n)}, [=](int q, int kv) { return q >= kv && q - kv <= n; },
@@ -101,13 +101,13 @@ TEST(AttentionWorkload, OfWindows) {
       [](int q, int kv) { return -50 <= q - kv && q - kv <= 30; }, Walk::from_first_key);
 }
 
-TEST(AttentionWorkload, OfPrefixes) {
+TEST(AttentionWorkload, Prefixes) {
   check_all(
       {.mask = masks::prefix_lm(Scalar<i32>(77))}, [](int q, int kv) { return kv < 77 || q >= kv; },
       Walk::from_first_key);
 }
 
-TEST(AttentionWorkload, OfRangesWithGaps) {
+TEST(AttentionWorkload, RangesWithGaps) {
   for (const int n : {60, 200, 333})
     for (const int dim : {64, 256})
       check_all(
@@ -116,7 +116,7 @@ TEST(AttentionWorkload, OfRangesWithGaps) {
           dim);
 }
 
-TEST(AttentionWorkload, OfDocuments) {
+TEST(AttentionWorkload, Documents) {
   std::vector<i32> ids, starts;
   for (const int length : {100, 3, 150, 40, 300, 407}) {
     starts.push_back(static_cast<i32>(ids.size()));
@@ -132,21 +132,21 @@ TEST(AttentionWorkload, OfDocuments) {
       Walk::aligned);
 }
 
-TEST(AttentionWorkload, OfAMaskWhoseBlocksAreNotDecidedButEmpty) {
+TEST(AttentionWorkload, MaskWithUndecidedEmptyBlocks) {
   const AttentionWorkload got =
       pairs_of({.mask = masks::and_(masks::causal(), masks::not_(masks::causal()))}, {300, 300});
   EXPECT_EQ(got.kept, 0);
   EXPECT_EQ(got.cover, 0);
 }
 
-TEST(AttentionWorkload, OfQueriesAtTheEnd) {
+TEST(AttentionWorkload, QueriesAtTheEnd) {
   const Shape s{113, 203};
   check(
       pairs_of({.mask = masks::causal(), .align_bottom_right = true}, s),
       [](int q, int kv) { return q + 90 >= kv; }, Walk::from_first_key, s);
 }
 
-TEST(AttentionWorkload, OfGivenTilesAndThoseThatLengthsAskFor) {
+TEST(AttentionWorkload, GivenTilesAndThoseThatLengthsAskFor) {
   const Shape s{256, 256};
   const AttentionWorkload given =
       pairs_of({.mask = masks::causal()}, s, 64, {.tiles = AttentionTileShape{192, 48}});
@@ -158,7 +158,7 @@ TEST(AttentionWorkload, OfGivenTilesAndThoseThatLengthsAskFor) {
   EXPECT_EQ(pairs_of({.mask = masks::causal()}, many, 128).tiles.block_kv, 176);
 }
 
-TEST(AttentionWorkload, OfListsOfTheCaller) {
+TEST(AttentionWorkload, ListsOfTheCaller) {
   // Two tiles of 64 queries and blocks of 32 keys: {2, 0} and {1}.
   const auto table = [](std::vector<i32> values, Dims shape) {
     return Tensor::from(values, Device::cpu()).reshape(shape);

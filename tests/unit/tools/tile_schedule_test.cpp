@@ -50,7 +50,7 @@ TEST(TileSchedule, AgreesWithMakePersistent) {
     }
 }
 
-TEST(TileSchedule, OfTilesThatAreCountedByHand) {
+TEST(TileSchedule, TilesThatAreCountedByHand) {
   // From both ends: the long one in the middle comes last.
   const Times steps{1, 1, 9, 1, 1};
   EXPECT_EQ(tile_times(steps, 1, TileOrderKind::balanced_pairs), (Times{2, 2, 2, 2, 10}));

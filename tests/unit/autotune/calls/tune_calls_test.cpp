@@ -166,7 +166,7 @@ TEST_F(TuneCalls, NearShapesUseTheWinnerThatTheModelTrusts) {
   });
 }
 
-TEST_F(TuneCalls, NearWinnersThatAreNoneHereAreNotUsed) {
+TEST_F(TuneCalls, NearWinnersThatAreIllegalHereAreNotUsed) {
   const Call c(48);
   const auto publish = [](std::int64_t n, const char* config) {
     autotune::WinnerTable::of_process().publish(
@@ -194,7 +194,7 @@ TEST_F(TuneCalls, NearWinnersThatAreNoneHereAreNotUsed) {
   });
 }
 
-TEST_F(TuneCalls, BitsMayChangeInTheProcessThatAskedForIt) {
+TEST_F(TuneCalls, BitsMayChangeInTheRequestingProcess) {
   const Call c;
   in_process([&] {
     const Adding add(1);
@@ -229,7 +229,7 @@ TEST_F(TuneCalls, EachDecisionOfAChainIsTunedByTheWholeCall) {
   });
 }
 
-TEST_F(TuneCalls, TheFirstCallTunesWhereTheEnvironmentSaysSo) {
+TEST_F(TuneCalls, TheFirstCallTunesIfTheEnvironmentRequestsIt) {
   const Call c;
   in_process(
       [&] {

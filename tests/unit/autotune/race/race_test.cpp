@@ -150,7 +150,7 @@ TEST(Race, WrongAndFaultyCandidatesNeverWin) {
 }
 
 /// However fast wrong results are, a third of the correct ones goes on.
-TEST(Race, WrongCandidatesTakeNobodysPlace) {
+TEST(Race, WrongCandidatesDoNotDisplaceOthers) {
   auto candidates = field();
   for (int i = 1; i < 20; ++i) {
     candidates[static_cast<std::size_t>(i)].ns = 100;

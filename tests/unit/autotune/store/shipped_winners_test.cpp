@@ -62,7 +62,7 @@ TEST_F(ShippedWinners, GoFromAStoreToALookUp) {
   EXPECT_EQ(shipped_winners(shipped(), own.key.device, "matmul", 1).size(), 4u);
 }
 
-TEST_F(ShippedWinners, DamagedLinesAreNone) {
+TEST_F(ShippedWinners, DamagedLinesAreIgnored) {
   const Winner w = shippable(1);
   const auto file = shipped() / file_name_of(w.key.device) / "matmul.jsonl";
   std::filesystem::create_directories(file.parent_path());

@@ -60,7 +60,7 @@ TEST_F(StoreTest, KilledAtAnyTimeLeavesOldOrNew) {
   }
 }
 
-TEST_F(StoreTest, AFullDiskLosesNothingAndWarnsOnce) {
+TEST_F(StoreTest, AFullDiskKeepsResultsAndWarnsOnce) {
   const auto previous = ::signal(SIGXFSZ, SIG_IGN);
   int failed = 0;
   for (rlim_t room = 0; room <= 32 << 10; room += 1 << 10) {
@@ -85,7 +85,7 @@ TEST_F(StoreTest, AFullDiskLosesNothingAndWarnsOnce) {
   EXPECT_LT(failed, 32);
 }
 
-TEST_F(StoreTest, AnyFailingCallLosesNothingAndWarnsOnce) {
+TEST_F(StoreTest, AnyFailingCallKeepsResultsAndWarnsOnce) {
   for (int code : {ENOSPC, EIO, EDQUOT, EMFILE, EROFS, EACCES, ENOLCK})
     for (bool for_good : {false, true})
       for (int n = 1; n < 10; ++n) {
@@ -180,7 +180,7 @@ TEST_F(StoreTest, DamagedFilesAreKeptThreeAtMost) {
   EXPECT_EQ(kept, 3u);
 }
 
-TEST_F(StoreTest, AConnectionWhoseFileWasMovedAwayDoesNotHarmTheNewOne) {
+TEST_F(StoreTest, AConnectionToAMovedFileDoesNotHarmTheNewFile) {
   TuningStore slow(options());
   slow.publish(winner_of(1));
   std::filesystem::rename(file(), folder_ / "elsewhere");

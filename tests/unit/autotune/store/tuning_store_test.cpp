@@ -112,7 +112,7 @@ TEST_F(StoreTest, ClocksMayJump) {
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
-TEST_F(StoreTest, AForkedChildHasAConnectionOfItsOwn) {
+TEST_F(StoreTest, AForkedChildHasItsOwnConnection) {
   TuningStore store(options());
   store.publish(winner_of(1));
   const pid_t child = ::fork();
@@ -164,7 +164,7 @@ TEST_F(StoreTest, MergesInAnyOrder) {
   EXPECT_EQ(merged[0], merged[1]);
 }
 
-TEST_F(StoreTest, ImportRejectsLinesThatAreNoRows) {
+TEST_F(StoreTest, ImportRejectsInvalidLines) {
   TuningStore store(options());
   store.publish(winner_of(1));
   const std::string good = store.export_text();

@@ -76,7 +76,7 @@ TEST_F(TuneKernel, FindsTheFastestAndKeepsItForTheNextProcess) {
   });
 }
 
-TEST_F(TuneKernel, OtherShapesHaveWinnersOfTheirOwn) {
+TEST_F(TuneKernel, OtherShapesHaveTheirOwnWinners) {
   const Call c;
   in_process([&] {
     adding().tune(c.x, c.y);
@@ -90,7 +90,7 @@ TEST_F(TuneKernel, OtherShapesHaveWinnersOfTheirOwn) {
   });
 }
 
-TEST_F(TuneKernel, BitsMayChangeWhereThatIsAskedFor) {
+TEST_F(TuneKernel, BitsMayChangeIfRequested) {
   const Call c;
   in_process([&] {
     TuneOptions options;
@@ -105,7 +105,7 @@ TEST_F(TuneKernel, BitsMayChangeWhereThatIsAskedFor) {
   });
 }
 
-TEST_F(TuneKernel, TheFirstCallTunesWhereTheEnvironmentSaysSo) {
+TEST_F(TuneKernel, TheFirstCallTunesIfTheEnvironmentRequestsIt) {
   const Call c;
   in_process(
       [&] {
@@ -163,7 +163,7 @@ TEST_F(TuneKernel, AnotherProcessMeasures) {
       "off", TEGULA_WORKER);
 }
 
-TEST_F(TuneKernel, WithoutAWorkerItIsMeasuredHereAndSaidOnce) {
+TEST_F(TuneKernel, WithoutAWorkerMeasuresHereAndWarnsOnce) {
   const Call c;
   in_process(
       [&] {
@@ -249,7 +249,7 @@ TEST(UserSpace, TuningsAreReadAsTheyAreWritten) {
     EXPECT_EQ(autotune::parse_tuning(bad), std::nullopt) << bad;
 }
 
-TEST(ArgumentCopies, KeepTheUsersTensorsAndTellWhatWasWrittenOutside) {
+TEST(ArgumentCopies, KeepTheUsersTensorsAndReportWritesOutside) {
   const Call c;
   const Tensor x = c.x.slice(0, 3, 200, 2);
   const autotune::MeasuredTensors tensors{{x, detail::ViewAccess::In, 0},
@@ -274,7 +274,7 @@ TEST(ArgumentCopies, KeepTheUsersTensorsAndTellWhatWasWrittenOutside) {
   EXPECT_THAT(copy.red_zone_damage(stream), HasSubstr("before byte -"));
 }
 
-TEST(ArgumentCopies, CompareTellsRoundingFromWrongResults) {
+TEST(ArgumentCopies, CompareDistinguishesRoundingFromWrongResults) {
   const Call c;
   const autotune::MeasuredTensors tensors{{c.x, detail::ViewAccess::In, 0},
                                           {c.y, detail::ViewAccess::Out, 1}};

@@ -246,7 +246,7 @@ TEST(Untuned, CapturesOptionalViewsAndLoopsOfAllKindsAreEstimated) {
   }
 }
 
-TEST(Untuned, KernelsWhoseProgramsMeetAreEstimated) {
+TEST(Untuned, KernelsWithGridBarriersAreEstimated) {
   const auto k = kernel("meeting", [](InOut<f32, 1> x) {
     const int block = tune("BLOCK", {16, 64});
     for (auto i : grid(x, block)) x(i) = x(i) + 1.0f;

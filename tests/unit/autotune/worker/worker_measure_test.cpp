@@ -98,7 +98,7 @@ TEST_F(WorkerMeasureTest, TwoThatWriteHalfAreBothWrong) {
   for (const int id : {1, 2}) EXPECT_EQ(m->check(id).verdict, Verdict::wrong);
 }
 
-TEST_F(WorkerMeasureTest, WhatEndsTheProcessIsNamedAndTheOthersGoOn) {
+TEST_F(WorkerMeasureTest, ACandidateThatEndsTheProcessIsNamedAndTheOthersContinue) {
   struct Case {
     const char* verb;
     Verdict verdict;
@@ -159,7 +159,7 @@ TEST_F(WorkerMeasureTest, AfterManyLossesFurtherOnesAreNotTried) {
   }
 }
 
-TEST_F(WorkerMeasureTest, AProgramThatIsNoWorkerIsAnError) {
+TEST_F(WorkerMeasureTest, AProgramOtherThanAWorkerIsAnError) {
   options_.program = "/bin/true";
   EXPECT_THROW(measure(), DeviceError);
   options_.program = "/nonexistent/worker";
@@ -168,7 +168,7 @@ TEST_F(WorkerMeasureTest, AProgramThatIsNoWorkerIsAnError) {
 
 /// A call of two launches: the first writes a quarter of its result to the candidate's own memory,
 /// the second reads it there.
-TEST_F(WorkerMeasureTest, CallsOfSeveralLaunchesPassTensorsOfTheirOwn) {
+TEST_F(WorkerMeasureTest, CallsOfSeveralLaunchesPassTemporaryTensors) {
   const auto m = checked_measure();
   const MeasuredView partial{256, DType::f32, {kCount}, {1}};
   LoadedCandidate call{
@@ -215,7 +215,7 @@ class PlantedMeasure : public Measure {
   std::vector<std::string> verbs_;
 };
 
-TEST_F(WorkerMeasureTest, ARaceRemembersWhatHungAndFaulted) {
+TEST_F(WorkerMeasureTest, ARaceRecordsCandidatesThatHungOrFaulted) {
   const std::vector<std::string> verbs{"times", "times", "hang", "crash", "times"};
   std::map<std::string, Known> store;
   RaceOptions options;
