@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The ladder of the Hopper matmul: each field of the plan switched on in turn, measured on our own compiler.
+"""The ladder of the Hopper matmul: one field of the plan after another enabled, measured with our own compiler.
 
 ladder.py rungs                                        prints the rungs of bench/ladder.def; unit_bench_ladder_test compiles and runs each on the simulator
 ladder.py run --out FILE [--lib LIB] [--commit HASH]   measures every rung with peers.py (needs the GPU and torch)
@@ -95,13 +95,13 @@ def plot(found):
 def page(found):
     device = next(iter(found.values()))
     has_tiles = "tile" in device  # else one CTA has 128x256 outputs in every rung, and the plan is that of the environment
-    what = ("its tile and each field of its plan changed in turn (`with_plan`;" if has_tiles else
-            "128x256 outputs a CTA, with each field of its plan switched on in turn (`TEGULA_PLAN`;")
+    what = ("with its tile and one field of its plan after another changed (`with_plan`;" if has_tiles else
+            "128x256 outputs per CTA, with one field of its plan after another enabled (`TEGULA_PLAN`;")
     out = ["# The ladder of the Hopper matmul", "", textwrap.fill(
-        f"The eight-line kernel, {what} [wgmma-pipeline.md](wgmma-pipeline.md) says what each does). {device['device']}, back end "
+        f"The eight-line kernel, {what} [wgmma-pipeline.md](wgmma-pipeline.md) describes each). {device['device']}, back end "
         f"{device['backend']}, commit {device['commit']}; random inputs, cold L2, medians of interleaved runs after warm-up; the "
         "ratio is cuBLAS' time by ours in the same run.", 120), "",
-           "Plans have that commit's names: `warps` is `num_warps` now, `copy_warps` `producer_warps`, `registers`",
+           "Plans use the names of that commit: `warps` is now `num_warps`, `copy_warps` `producer_warps`, `registers`",
            "`consumer_registers`, `store_columns` `epilogue_tile_n`, `alternate` `pingpong`.", "",
            "Generated: `python3 bench/ladder.py run --out bench/results/FILE-ladder.jsonl`, then `python3 bench/ladder.py page`.",
            "", "![TFLOPS of each rung](hopper-matmul.svg)", "",
@@ -110,7 +110,7 @@ def page(found):
         for case in CASES:
             r = found[name, case]
             out.append(f"| {name} | {case} | {r['tflops']:.0f} | {r['ratio_cublas']:.2f} | {r['clock_mhz']:.0f} MHz, {r['power_w']:.0f} W |")
-    rest = ", with its tile and how many rows of tiles are finished together" if has_tiles else ""
+    rest = ", with its tile and the number of tile rows rasterized together" if has_tiles else ""
     out += ["", "## Plans", "", f"The plan of each rung{rest}:", ""]
     for name in names_of(found):
         r = found[name, CASES[0]]

@@ -61,7 +61,7 @@ def every_row():
 
 
 def rows_by_device():
-    """Returns the newest row of each suite, case and back end; cards are sorted by name."""
+    """Returns the newest row of each suite, case and back end; GPUs are sorted by name."""
     newest = {(row["device"], row["suite"], row["case"], row.get("backend")): row for row in every_row()}
     return {device: [newest[key] for key in sorted(newest) if key[0] == device] for device in sorted({key[0] for key in newest})}
 
@@ -80,16 +80,16 @@ def table_row(*cells):
 
 def head():
     return "# Results\n\n" + wrapped(
-        "Random inputs, cold L2, medians of interleaved runs after warm-up, from commit 6d1a047 on in another order in each round; ratio = "
-        "peer time / our time, above 1 is faster than the peer. Cases marked clean began with an L2 of clean lines, the others with what a "
-        "fill had left, which whoever was timed wrote back. The peers copy, dense and cublas_gemms are bounds: a copy of as many "
-        "bytes, one dense product of as many rows, GEMMs alone; ours_plain and bf16 are our own kernels.") + f"\n\nCommand: {COMMAND}.\n"
+        "Random inputs, cold L2, medians of interleaved runs after warm-up, since commit 6d1a047 in random order in each round; ratio = "
+        "peer time / our time, above 1 is faster than the peer. Cases marked clean started with clean L2 lines, the others with the dirty lines of a "
+        "fill, whose write-back is part of the measured time. The peers copy, dense and cublas_gemms are bounds: a copy of the same number of "
+        "bytes, one dense GEMM with the same number of rows, the GEMMs alone; ours_plain and bf16 are our own kernels.") + f"\n\nCommand: {COMMAND}.\n"
 
 
 def every_case(device, found):
     """Returns one table per suite, with one column per peer."""
     out = ["", f"## {device}", "",
-           "Behind the rate stand the ratios to peers; the last columns are the clock in MHz with the power in W, and the commit."]
+           "The ratios to peers follow the rate; the last columns are the clock in MHz with the power in W, and the commit."]
     suites = {}
     for r in found:
         suites.setdefault(r["suite"], []).append(r)
@@ -115,8 +115,8 @@ def of_errors(found):
             suites.setdefault((r["suite"], r["backend"]), []).append((r["max_err"], r["max_err"] / r["cudnn_err"]))
     out = ["", "### Errors of attention", "", wrapped(
         "Relative error (2-norm) of results of bf16 (two of attention_shapes: f16) against fp64, and its ratio to cuDNN's, from "
-        "the least to the largest case. Causal and full ones were not rescaled (`Rescaling::never`, the choice for so much work); "
-        "[attention](attention.md) says what that costs."), "", "| kernel | back end | cases | error | by cuDNN's |", "|---|---|---|---|---|"]
+        "the smallest to the largest case. Causal and full cases were not rescaled (`Rescaling::never`, the choice for this much work); "
+        "[attention](attention.md) states the cost in accuracy."), "", "| kernel | back end | cases | error | by cuDNN's |", "|---|---|---|---|---|"]
     for (suite, backend), values in sorted(suites.items()):
         errors, by_cudnn = zip(*values)
         out.append(f"| {suite} | {backend} | {len(values)} | {min(errors):.5f} .. {max(errors):.5f} | {min(by_cudnn):.3f} .. {max(by_cudnn):.3f} |")
