@@ -10,26 +10,26 @@
 namespace tegula::ir {
 namespace {
 
-struct Row {
+struct VjpRow {
   enum class Kind : std::uint8_t { Refused, Inactive, Rule };
   Kind kind = Kind::Refused;
   void (*rule)(Vjp&) = nullptr;
   const char* why = "has no derivative";
 };
 
-#define VJP(Name) constexpr Row kRowOf##Name{Row::Kind::Rule, &vjp_##Name, ""};
-#define INACTIVE(Name, why) constexpr Row kRowOf##Name{Row::Kind::Inactive, nullptr, why};
-#define REFUSED(Name, why) constexpr Row kRowOf##Name{Row::Kind::Refused, nullptr, why};
+#define VJP(Name) constexpr VjpRow kRowOf##Name{VjpRow::Kind::Rule, &vjp_##Name, ""};
+#define INACTIVE(Name, why) constexpr VjpRow kRowOf##Name{VjpRow::Kind::Inactive, nullptr, why};
+#define REFUSED(Name, why) constexpr VjpRow kRowOf##Name{VjpRow::Kind::Refused, nullptr, why};
 #include "ir/vjp.def"
 
 constexpr std::array kRows{
 #define ROW(Name, ...) kRowOf##Name,
-#define MACHINE_OP(...) Row{},
-#define SIMT_OP(...) Row{},
+#define MACHINE_OP(...) VjpRow{},
+#define SIMT_OP(...) VjpRow{},
 #include "ir/op_rows.h"
 };
 
-const Row& row_of(Opcode op) { return kRows[static_cast<std::size_t>(op)]; }
+const VjpRow& row_of(Opcode op) { return kRows[static_cast<std::size_t>(op)]; }
 
 bool is_number(Type t) { return !t.is_view() && !t.is_pointer() && is_float(t.dtype()); }
 
@@ -37,7 +37,7 @@ bool same_shape(Type a, Type b) { return std::ranges::equal(a.shape(), b.shape()
 
 /// Returns true if the results depend on operand i by more than steps.
 bool follows(const Kernel& k, const OpData& d, std::size_t i) {
-  if (row_of(d.opcode).kind == Row::Kind::Inactive) return false;
+  if (row_of(d.opcode).kind == VjpRow::Kind::Inactive) return false;
   if (d.opcode == Opcode::LoadView) return i == 0;
   if (d.opcode == Opcode::Select) return i > 0;
   if (d.opcode == Opcode::Cast)
@@ -150,8 +150,8 @@ void Sweep::apply(OpId op) {
   const bool is_reached = std::ranges::any_of(
       d.results, [&](Value v) { return is_active(v) && adjoints_.contains(v); });
   if (!is_reached || active_inputs(op).empty()) return;
-  const Row& row = row_of(d.opcode);
-  if (row.kind != Row::Kind::Rule) refuse(op, row.why);
+  const VjpRow& row = row_of(d.opcode);
+  if (row.kind != VjpRow::Kind::Rule) refuse(op, row.why);
   reassoc_ = d.attrs.has(AttrName::reassoc);
   b.loc = d.loc;
   Vjp v(*this, op);

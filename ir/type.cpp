@@ -363,22 +363,22 @@ std::optional<Type> take_pending(std::string_view& s) {
   return Type::pending(*inner);
 }
 
-struct Reader {
+struct TypeReader {
   std::string_view prefix;
   std::optional<Type> (*read)(std::string_view&);
 };
-constexpr Reader kReaders[] = {{"tile<", receive_tile},
-                               {"v<", take_vec},
-                               {"view<", take_view},
-                               {"smem<", take_shared},
-                               {"pending<", take_pending}};
+constexpr TypeReader kReaders[] = {{"tile<", receive_tile},
+                                   {"v<", take_vec},
+                                   {"view<", take_view},
+                                   {"smem<", take_shared},
+                                   {"pending<", take_pending}};
 
 }  // namespace
 
 std::optional<Type> parse_type(std::string_view& text) {
   std::string_view rest = text;
   std::optional<Type> type;
-  for (const Reader& r : kReaders) {
+  for (const TypeReader& r : kReaders) {
     if (!take(rest, r.prefix)) continue;
     type = r.read(rest);
     if (type) text = rest;

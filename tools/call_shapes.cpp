@@ -31,9 +31,10 @@ std::optional<T> number_of(std::string_view text) {
 }
 
 /// Reads the words of one line and records which have been used.
-class Reader {
+class CallShapeReader {
  public:
-  Reader(const CallShape& shape, const detail::Exported& callee, Device device, bool described)
+  CallShapeReader(const CallShape& shape, const detail::Exported& callee, Device device,
+                  bool described)
       : shape_(shape), params_(callee.callable().params), device_(device), described_(described) {
     for (const ExportParam& p : params_)
       for (const std::string_view dim : split(p.dims, ' ')) {
@@ -182,7 +183,7 @@ const detail::Exported& exported_of(const CallShape& shape) {
 
 std::unique_ptr<ShapedCall> call_of(const CallShape& shape, const detail::Exported& callee,
                                     Device device, bool described_only) {
-  return Reader(shape, callee, device, described_only).read();
+  return CallShapeReader(shape, callee, device, described_only).read();
 }
 
 }  // namespace tegula::tools

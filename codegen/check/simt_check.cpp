@@ -21,9 +21,9 @@ namespace {
 /// Maximum number of rounds per loop. The state may still change after the last one.
 constexpr int kMaxLoopRounds = 4;
 
-class Walk {
+class SimtWalker {
  public:
-  explicit Walk(const Kernel& simt)
+  explicit SimtWalker(const Kernel& simt)
       : c_(simt), k_(simt), products_(c_), named_(c_), mbarriers_(c_), cluster_(c_) {}
 
   std::vector<SimtFault> run() {
@@ -41,7 +41,7 @@ class Walk {
   }
 
  private:
-  using Run = void (Walk::*)(OpId, SharedState&, const ThreadContext&);
+  using Run = void (SimtWalker::*)(OpId, SharedState&, const ThreadContext&);
   struct Visit {
     Run run = nullptr;
     bool is_async = false;  ///< only relevant with TMA, wgmma and mbarriers
@@ -49,33 +49,33 @@ class Walk {
   static const Visit& visit_of(Opcode opcode) {
     using enum Opcode;
     static constexpr auto kVisits = op_table<Visit>({
-        {If, {&Walk::branch, false}},
-        {For, {&Walk::loop, false}},
-        {While, {&Walk::loop, false}},
-        {Roles, {&Walk::roles, false}},
-        {BarSync, {&Walk::named_barrier, false}},
-        {BarArrive, {&Walk::named_barrier, false}},
-        {StShared, {&Walk::write, true}},
-        {StMatrix, {&Walk::write, true}},
-        {CpAsync, {&Walk::write, true}},
-        {ClusterArrive, {&Walk::cluster_arrive, false}},
-        {ClusterWait, {&Walk::cluster_wait, false}},
-        {LdCluster, {&Walk::ld_cluster, false}},
-        {FenceProxyAsync, {&Walk::proxy_fence, true}},
-        {FenceMbarInit, {&Walk::init_fence, true}},
-        {TmaLoad, {&Walk::tma_load, true}},
-        {TmaStore, {&Walk::tma_store, true}},
-        {TmaReduce, {&Walk::tma_store, true}},
-        {TmaCommit, {&Walk::tma_commit, true}},
-        {TmaWait, {&Walk::tma_wait, true}},
-        {MbarInit, {&Walk::mbar_init, true}},
-        {MbarArrive, {&Walk::mbar_arrive, true}},
-        {MbarExpectTx, {&Walk::mbar_arrive, true}},
-        {MbarWait, {&Walk::mbar_wait, true}},
-        {WgmmaFence, {&Walk::wgmma_fence, true}},
-        {Wgmma, {&Walk::wgmma, true}},
-        {WgmmaCommit, {&Walk::wgmma_commit, true}},
-        {WgmmaWait, {&Walk::wgmma_wait, true}},
+        {If, {&SimtWalker::branch, false}},
+        {For, {&SimtWalker::loop, false}},
+        {While, {&SimtWalker::loop, false}},
+        {Roles, {&SimtWalker::roles, false}},
+        {BarSync, {&SimtWalker::named_barrier, false}},
+        {BarArrive, {&SimtWalker::named_barrier, false}},
+        {StShared, {&SimtWalker::write, true}},
+        {StMatrix, {&SimtWalker::write, true}},
+        {CpAsync, {&SimtWalker::write, true}},
+        {ClusterArrive, {&SimtWalker::cluster_arrive, false}},
+        {ClusterWait, {&SimtWalker::cluster_wait, false}},
+        {LdCluster, {&SimtWalker::ld_cluster, false}},
+        {FenceProxyAsync, {&SimtWalker::proxy_fence, true}},
+        {FenceMbarInit, {&SimtWalker::init_fence, true}},
+        {TmaLoad, {&SimtWalker::tma_load, true}},
+        {TmaStore, {&SimtWalker::tma_store, true}},
+        {TmaReduce, {&SimtWalker::tma_store, true}},
+        {TmaCommit, {&SimtWalker::tma_commit, true}},
+        {TmaWait, {&SimtWalker::tma_wait, true}},
+        {MbarInit, {&SimtWalker::mbar_init, true}},
+        {MbarArrive, {&SimtWalker::mbar_arrive, true}},
+        {MbarExpectTx, {&SimtWalker::mbar_arrive, true}},
+        {MbarWait, {&SimtWalker::mbar_wait, true}},
+        {WgmmaFence, {&SimtWalker::wgmma_fence, true}},
+        {Wgmma, {&SimtWalker::wgmma, true}},
+        {WgmmaCommit, {&SimtWalker::wgmma_commit, true}},
+        {WgmmaWait, {&SimtWalker::wgmma_wait, true}},
     });
     return kVisits[static_cast<std::size_t>(opcode)];
   }
@@ -257,7 +257,7 @@ std::string SimtFault::str(const Kernel& simt) const {
   return text;
 }
 
-std::vector<SimtFault> find_simt_faults(const Kernel& simt) { return Walk(simt).run(); }
+std::vector<SimtFault> find_simt_faults(const Kernel& simt) { return SimtWalker(simt).run(); }
 
 bool check_simt(Kernel& kernel, PassContext&) {
   const auto faults = find_simt_faults(kernel);

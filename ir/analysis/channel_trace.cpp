@@ -18,9 +18,9 @@
 namespace tegula::ir {
 namespace {
 
-class Walk {
+class ChannelTracer {
  public:
-  Walk(const Kernel& k, ChannelRole role, const ChannelExtents& extents)
+  ChannelTracer(const Kernel& k, ChannelRole role, const ChannelExtents& extents)
       : k_(k), role_(role), extents_(extents), numbers_(k.value_count()), known_(k.value_count()) {
     walk(k, k.body(), [&](OpId op) {
       if (info(k[op].opcode).has(kReads))
@@ -38,7 +38,7 @@ class Walk {
   }
 
  private:
-  using Run = void (Walk::*)(OpId);
+  using Run = void (ChannelTracer::*)(OpId);
   struct Visit {
     Run run = nullptr;     ///< null: elementwise evaluation
     bool touches = false;  ///< accesses channels or rings
@@ -46,34 +46,34 @@ class Walk {
   static const Visit& visit_of(Opcode opcode) {
     using enum Opcode;
     static constexpr auto kVisits = op_table<Visit>({
-        {For, {&Walk::loop, false}},
-        {While, {&Walk::tile_loop, false}},
-        {If, {&Walk::branch, false}},
-        {Yield, {&Walk::nothing, false}},
-        {ViewDim, {&Walk::view_dim, false}},
-        {NumPrograms, {&Walk::programs, false}},
-        {ProducerThread, {&Walk::one, false}},
-        {ProgramId, {&Walk::rank, false}},
-        {ClusterId, {&Walk::zero, false}},
-        {ClusterRank, {&Walk::rank, false}},
-        {ClusterTile, {&Walk::cluster_tile, false}},
-        {Const, {&Walk::constant, false}},
-        {ChannelWait, {&Walk::channel_wait, true}},
-        {ChannelRelease, {&Walk::channel_release, true}},
-        {ChannelExpectTx, {&Walk::channel_expect_tx, true}},
-        {CopyTma, {&Walk::copy, true}},
-        {PublishTile, {&Walk::put, true}},
-        {ReceiveTile, {&Walk::take, true}},
-        {SmemLoad, {&Walk::load, true}},
-        {SmemStore, {&Walk::store, true}},
-        {CopyAsync, {&Walk::copy_async, true}},
-        {AsyncCommit, {&Walk::async_commit, false}},
-        {AsyncWait, {&Walk::async_wait, false}},
-        {CtaBarrier, {&Walk::barrier, false}},
-        {DotAsync, {&Walk::mma, true}},
-        {DotWait, {&Walk::mma_wait, true}},
-        {OrderWait, {&Walk::order_wait, false}},
-        {OrderArrive, {&Walk::order_arrive, false}},
+        {For, {&ChannelTracer::loop, false}},
+        {While, {&ChannelTracer::tile_loop, false}},
+        {If, {&ChannelTracer::branch, false}},
+        {Yield, {&ChannelTracer::nothing, false}},
+        {ViewDim, {&ChannelTracer::view_dim, false}},
+        {NumPrograms, {&ChannelTracer::programs, false}},
+        {ProducerThread, {&ChannelTracer::one, false}},
+        {ProgramId, {&ChannelTracer::rank, false}},
+        {ClusterId, {&ChannelTracer::zero, false}},
+        {ClusterRank, {&ChannelTracer::rank, false}},
+        {ClusterTile, {&ChannelTracer::cluster_tile, false}},
+        {Const, {&ChannelTracer::constant, false}},
+        {ChannelWait, {&ChannelTracer::channel_wait, true}},
+        {ChannelRelease, {&ChannelTracer::channel_release, true}},
+        {ChannelExpectTx, {&ChannelTracer::channel_expect_tx, true}},
+        {CopyTma, {&ChannelTracer::copy, true}},
+        {PublishTile, {&ChannelTracer::put, true}},
+        {ReceiveTile, {&ChannelTracer::take, true}},
+        {SmemLoad, {&ChannelTracer::load, true}},
+        {SmemStore, {&ChannelTracer::store, true}},
+        {CopyAsync, {&ChannelTracer::copy_async, true}},
+        {AsyncCommit, {&ChannelTracer::async_commit, false}},
+        {AsyncWait, {&ChannelTracer::async_wait, false}},
+        {CtaBarrier, {&ChannelTracer::barrier, false}},
+        {DotAsync, {&ChannelTracer::mma, true}},
+        {DotWait, {&ChannelTracer::mma_wait, true}},
+        {OrderWait, {&ChannelTracer::order_wait, false}},
+        {OrderArrive, {&ChannelTracer::order_arrive, false}},
     });
     return kVisits[static_cast<std::size_t>(opcode)];
   }
@@ -318,7 +318,7 @@ class Walk {
 
 std::vector<ChannelEvent> channel_trace(const Kernel& machine, ChannelRole role,
                                         const ChannelExtents& extents) {
-  return Walk(machine, role, extents).run();
+  return ChannelTracer(machine, role, extents).run();
 }
 
 }  // namespace tegula::ir

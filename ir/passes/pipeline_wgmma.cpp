@@ -103,26 +103,26 @@ class Mainloops {
     // A loop inside an expanded one is a copy.
     if (!graph_ || !graph_->find(dots.loop)) graph_.emplace(Graph::without_edges(k_));
     ask_schedule(dots);
-    const DotOps special = dot_ops(k_, dots);
+    const PlacementConstraints special = placement_constraints(k_, dots);
     LoopSchedule steps = steps_of(k_, *graph_, dots, special, context_);
     LoopOrder order = loop_order(k_, *graph_, dots, special, steps);
     if (plan_.warp_scheduler_barrier && !plan_.pingpong)
-      order.turn = turn_of(*graph_, dots, order, context_.planned.schedule.get());
-    if (order.turn.first && meets_within(order)) {
+      order.section = ordered_section_of(*graph_, dots, order, context_.planned.schedule.get());
+    if (order.section.first && meets_within(order)) {
       context_.remark(Remark::Kind::Missed, k_[dots.loop].loc,
                       "warpgroups take no turns: they exchange elements within one");
-      order.turn = {};
+      order.section = {};
     }
     steps.loop = label(steps.loop);
     for (Step& step : steps.steps) step.op = label(step.op);
-    context_.expanded.push_back({std::move(steps), token_of(order.turn)});
+    context_.expanded.push_back({std::move(steps), token_of(order.section)});
     return order;
   }
 
   /// Returns true if all warpgroups synchronise within the turn of one, which would never end.
   bool meets_within(const LoopOrder& order) const {
-    const auto first = std::ranges::find(order.ops, order.turn.first, &ScheduledOp::op),
-               last = std::ranges::find(order.ops, order.turn.last, &ScheduledOp::op);
+    const auto first = std::ranges::find(order.ops, order.section.first, &ScheduledOp::op),
+               last = std::ranges::find(order.ops, order.section.last, &ScheduledOp::op);
     return std::any_of(
         first, last, [&](const ScheduledOp& at) { return exchanges_between_warps(k_, k_[at.op]); });
   }
@@ -135,9 +135,10 @@ class Mainloops {
     return given.empty() ? node : Label(given);
   }
 
-  std::optional<Token> token_of(const Turn& turn) const {
-    if (!turn.first) return std::nullopt;
-    return Token{"mma", 0, label(graph_->label_of(turn.first)), label(graph_->label_of(turn.last))};
+  std::optional<Token> token_of(const OrderedSection& section) const {
+    if (!section.first) return std::nullopt;
+    return Token{"mma", 0, label(graph_->label_of(section.first)),
+                 label(graph_->label_of(section.last))};
   }
 
   Kernel& k_;
@@ -182,7 +183,7 @@ std::string_view why_in_no_loop(const Kernel& k, OpId dot) {
   return is_in_loop ? "" : "it is not in a loop";
 }
 
-void tell_others(const Kernel& k, PassContext& context) {
+void remark_unpipelined_dots(const Kernel& k, PassContext& context) {
   walk(k, k.body(), [&](OpId op) {
     if (k[op].opcode != Opcode::Dot) return;
     if (const std::string_view why = why_in_no_loop(k, op); !why.empty())
@@ -198,7 +199,7 @@ bool pipeline_wgmma(Kernel& kernel, PassContext& context) {
   const Plan plan = context.plan.value_or(Plan{});
   if (!plan.wgmma || plan.stages < 2) return false;
   const bool changed = Mainloops(kernel, plan, context).rewrite();
-  tell_others(kernel, context);
+  remark_unpipelined_dots(kernel, context);
   if (changed && plan.pingpong) order_warpgroups(kernel);
   return changed;
 }

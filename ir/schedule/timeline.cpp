@@ -17,10 +17,10 @@ namespace {
 constexpr std::size_t kNone = ~std::size_t{0};
 
 /// A tile and an iteration within it. Nodes outside of loops have iteration 0.
-struct Turn {
+struct IterationIndex {
   int tile = 0, iteration = 0;
-  Turn before(int distance) const { return {tile, iteration - distance}; }
-  friend auto operator<=>(const Turn&, const Turn&) = default;
+  IterationIndex before(int distance) const { return {tile, iteration - distance}; }
+  friend auto operator<=>(const IterationIndex&, const IterationIndex&) = default;
 };
 
 /// A node that an actor runs, the start or the end of a token's range, or the end of a loop.
@@ -28,13 +28,13 @@ struct ActorEvent {
   enum class Kind : std::uint8_t { Node, TakeToken, PassToken, Drain };
   Kind kind = Kind::Node;
   std::size_t index = 0;  ///< of the node, or of the token
-  Turn turn;
+  IterationIndex turn;
 };
 
 /// An MMA that was issued and not waited for.
 struct InFlight {
   std::size_t node;
-  Turn turn;
+  IterationIndex turn;
   double done;
 };
 
@@ -61,9 +61,9 @@ struct Ring {
   int readers = 0;                   ///< actors that release a fill
 };
 
-class Simulation {
+class TimelineModel {
  public:
-  Simulation(const Kernel& k, const Graph& g, const Schedule& s, const TimelineOptions& options)
+  TimelineModel(const Kernel& k, const Graph& g, const Schedule& s, const TimelineOptions& options)
       : j_(k, g, s),
         k_(k),
         g_(g),
@@ -191,7 +191,8 @@ class Simulation {
     if (nodes.empty()) return;
     int last_stage = 0;
     for (std::size_t n : nodes) last_stage = std::max(last_stage, j_.place(n)->stage);
-    const auto token = [&](ActorEvent::Kind kind, Label Token::* end, Label label, Turn at) {
+    const auto token = [&](ActorEvent::Kind kind, Label Token::* end, Label label,
+                           IterationIndex at) {
       for (std::size_t t = 0; t < s_.tokens.size(); ++t)
         if (s_.tokens[t].role == a.drawn.role && s_.tokens[t].*end == label)
           a.events.push_back({kind, t, at});
@@ -274,7 +275,7 @@ class Simulation {
     return drawn == kNone ? s_.channels[c].name.str() : std::string_view(out_.rings[drawn].name);
   }
   /// Returns the number of the channel's fill for a turn.
-  std::int64_t number(std::size_t c, Turn at) const {
+  std::int64_t number(std::size_t c, IterationIndex at) const {
     return rings_[c].is_in_loop ? std::int64_t{at.tile} * o_.iterations + at.iteration : at.tile;
   }
 
@@ -350,7 +351,7 @@ class Simulation {
     retire_up_to(a, e.index, e.turn.before(place ? place->in_flight : 0));
   }
 
-  void retire_up_to(Actor& a, std::size_t dot, Turn turn) {
+  void retire_up_to(Actor& a, std::size_t dot, IterationIndex turn) {
     std::size_t count = 0;
     for (std::size_t i = 0; i < a.in_flight.size(); ++i)
       if (a.in_flight[i].node == dot && a.in_flight[i].turn <= turn) count = i + 1;
@@ -368,7 +369,7 @@ class Simulation {
 
   /// Records that the node has read its inputs. The last read of a fill by an actor releases the
   /// slot.
-  void read_inputs(Actor& a, std::size_t node, Turn turn) {
+  void read_inputs(Actor& a, std::size_t node, IterationIndex turn) {
     for (const Edge& edge : inputs_[node]) {
       const std::size_t c = channels_[edge.from];
       if (c == kNone || turn.iteration < edge.distance) continue;
@@ -408,7 +409,7 @@ SmModel sm_model(Target target) {
 
 std::optional<Timeline> timeline_of(const Kernel& k, const Graph& graph, const Schedule& s,
                                     const TimelineOptions& options) {
-  return Simulation(k, graph, s, options).run();
+  return TimelineModel(k, graph, s, options).run();
 }
 
 std::optional<double> cycles_of_iteration(const Kernel& k, const Graph& graph, const Schedule& s) {

@@ -161,9 +161,9 @@ struct Pairs {
 
 /// Builds the plan of a call; arguments: keys, sorted, values, sorted values.
 template <class T>
-class Building {
+class RadixSortBuilder {
  public:
-  Building(PlanBuilder& plan, Direction direction)
+  RadixSortBuilder(PlanBuilder& plan, Direction direction)
       : plan_(plan),
         direction_(direction),
         elements_(plan.tensor(plan.argument(0)).size(0)),
@@ -219,7 +219,7 @@ bool sorts(const Stream& stream, const Tensor& keys, const Tensor& sorted,
   static const auto* const plans = new CallPlans;  // leaked: static destructors may call
   plans->call(stream, tensor_args(keys, sorted, o.values, o.sorted_values),
               PlanOptions{static_cast<std::int64_t>(o.direction)},
-              [&](PlanBuilder& plan) { Building<T>(plan, o.direction).build(); });
+              [&](PlanBuilder& plan) { RadixSortBuilder<T>(plan, o.direction).build(); });
   return true;
 }
 

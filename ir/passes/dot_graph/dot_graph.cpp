@@ -46,7 +46,7 @@ class Analysis {
       : k_(k), body_(k[loop].regions[0]), context_(context), uses_(k) {
     graph_.loop = loop;
     graph_.num_warps = num_warps;
-    told_.pass = context.pass;
+    load_remarks_.pass = context.pass;
   }
 
   Result<DotGraph> run() {
@@ -56,12 +56,12 @@ class Analysis {
     if (graph_.dots.empty()) return refused("no dots");
     for (const GraphDot& dot : graph_.dots)
       if (const std::string_view why = why_not_shape(dot); !why.empty()) return refused(why);
-    graph_.loads = tile_loads(k_, graph_.loop, told_);
+    graph_.loads = tile_loads(k_, graph_.loop, load_remarks_);
     for (GraphDot& dot : graph_.dots)
       for (std::size_t i : {0U, 1U})
         if (const std::string_view why = find_source(dot, i); !why.empty()) return refused(why);
     if (is_gemm()) graph_.rings = RingSharing::One;
-    settle_forms();
+    resolve_operand_forms();
     DotNeeds needs;
     graph_.add_needs(k_, needs);
     if (needs.live_registers + kNonAccumulatorRegisters > budget()) share_fragments();
@@ -74,7 +74,7 @@ class Analysis {
     if (graph_.loads.empty() && graph_.gathers.empty())
       return refused("neither TMA nor cp.async loads something in it");
     if (!graph_.is_gemm() || sort_loads())
-      std::ranges::move(told_.remarks, std::back_inserter(context_.remarks));
+      std::ranges::move(load_remarks_.remarks, std::back_inserter(context_.remarks));
     return std::move(graph_);
   }
 
@@ -198,7 +198,7 @@ class Analysis {
 
   /// Keeps computed tiles of a GEMM in registers, and other ones only if a single dot reads them
   /// and they are in the layout of A there. All others are stored to shared memory.
-  void settle_forms() {
+  void resolve_operand_forms() {
     std::unordered_map<Value, int> readers;
     for (const GraphDot& dot : graph_.dots)
       for (const DotOperand& operand : dot.operands) ++readers[operand.tile];
@@ -292,7 +292,7 @@ class Analysis {
   PassContext& context_;
   Uses uses_;
   DotGraph graph_;
-  PassContext told_;  ///< receives why TMA cannot perform loads
+  PassContext load_remarks_;  ///< receives why TMA cannot perform loads
 };
 
 std::int64_t bytes_by_tma(const Kernel& k, const std::vector<OperandLoad>& loads) {

@@ -74,7 +74,7 @@ std::unordered_set<OpId> Expansion::run(PassContext& context) {
   l_.allocate(ring_uses(k_, graph_, order_), graph_.stationary);
   for (OperandPipeline& use : l_.pipelines)
     for (const OperandLoad& load : use.ring.loads()) ring_of_[load.load] = &use;
-  if (order_.turn.first) {
+  if (order_.section.first) {
     l_.before_all().effect(Opcode::OrderInit, {});
     Builder(k_, k_.body()).effect(Opcode::OrderDrain, {});
   }

@@ -179,12 +179,12 @@ class Expansion {
   void issue(const ScheduledOp& at);
   bool is_of_last_tile(int stage) const { return exists_ && stage > 0; }
 
-  /// Makes the warpgroup wait for its turn before the first op of the turn.
+  /// Makes the warpgroup wait for its turn before the first op of the ordered section.
   void begin_turn(Builder& b, OpId op) const {
-    if (is_whole_ && op == order_.turn.first) b.effect(Opcode::OrderWait, {});
+    if (is_whole_ && op == order_.section.first) b.effect(Opcode::OrderWait, {});
   }
   void end_turn(OpId op) {
-    if (!is_whole_ || op != order_.turn.last) return;
+    if (!is_whole_ || op != order_.section.last) return;
     Builder b = here();
     b.effect(Opcode::OrderArrive, {});
   }

@@ -10,10 +10,10 @@
 
 namespace tegula::ir {
 
-DotOps dot_ops(const Kernel& k, const DotGraph& dots) {
+PlacementConstraints placement_constraints(const Kernel& k, const DotGraph& dots) {
   const RegionId body = k[dots.loop].regions[0];
   const Uses uses(k);
-  DotOps found;
+  PlacementConstraints found;
   std::unordered_set<OpId> kept;
   // Add the conversions after the tile, and the ops that make the tile (round it, mask it) if only
   // the dot reads the result.
@@ -94,8 +94,8 @@ std::optional<std::size_t> node_of(const Graph& graph, const DotGraph& dots, OpI
 
 class Ordering {
  public:
-  Ordering(const Kernel& k, const Graph& graph, const DotGraph& dots, const DotOps& special,
-           const LoopSchedule& schedule)
+  Ordering(const Kernel& k, const Graph& graph, const DotGraph& dots,
+           const PlacementConstraints& special, const LoopSchedule& schedule)
       : k_(k),
         graph_(graph),
         dots_(dots),
@@ -205,7 +205,8 @@ class Ordering {
 /// without a node.
 class EarlyDots {
  public:
-  EarlyDots(const Kernel& k, const Graph& graph, const DotGraph& dots, const DotOps& special)
+  EarlyDots(const Kernel& k, const Graph& graph, const DotGraph& dots,
+            const PlacementConstraints& special)
       : k_(k),
         graph_(graph),
         dots_(dots),
@@ -325,7 +326,7 @@ class EarlyDots {
   const Kernel& k_;
   const Graph& graph_;
   const DotGraph& dots_;
-  const DotOps& special_;
+  const PlacementConstraints& special_;
   Uses uses_;
   RegionId body_;
   LoopSchedule schedule_;
@@ -338,7 +339,7 @@ class EarlyDots {
 }  // namespace
 
 LoopOrder loop_order(const Kernel& k, const Graph& graph, const DotGraph& dots,
-                     const DotOps& special, const LoopSchedule& schedule) {
+                     const PlacementConstraints& special, const LoopSchedule& schedule) {
   return Ordering(k, graph, dots, special, schedule).run();
 }
 
@@ -420,8 +421,8 @@ namespace {
 /// make only fragments. Within each group the text order is kept.
 class SkewedSteps {
  public:
-  SkewedSteps(const Kernel& k, const Graph& graph, const DotGraph& dots, const DotOps& special,
-              OpId late)
+  SkewedSteps(const Kernel& k, const Graph& graph, const DotGraph& dots,
+              const PlacementConstraints& special, OpId late)
       : k_(k),
         graph_(graph),
         dots_(dots),
@@ -493,8 +494,8 @@ class SkewedSteps {
 
 /// Returns why the expansion cannot follow the steps; empty if it can. Waits retire the MMAs of the
 /// previous iteration, so no MMA can stay in flight for longer.
-std::string why_not_followed(const Kernel& k, const Graph& graph, const DotGraph& dots,
-                             const DotOps& special, const LoopSchedule& wanted) {
+std::string explain_rejection(const Kernel& k, const Graph& graph, const DotGraph& dots,
+                              const PlacementConstraints& special, const LoopSchedule& wanted) {
   if (std::ranges::any_of(wanted.steps, [](const Step& s) { return s.in_flight > 1; }))
     return "MMAs of more than one iteration stay in flight";
   return why_not_expandable(k, dots, loop_order(k, graph, dots, special, wanted));
@@ -503,11 +504,11 @@ std::string why_not_followed(const Kernel& k, const Graph& graph, const DotGraph
 }  // namespace
 
 LoopSchedule steps_of(const Kernel& k, const Graph& graph, const DotGraph& dots,
-                      const DotOps& special, PassContext& context) {
+                      const PlacementConstraints& special, PassContext& context) {
   if (context.planned.schedule) {
     if (const LoopSchedule* wanted =
             context.planned.schedule->find_loop(graph.label_of(dots.loop))) {
-      const std::string why = why_not_followed(k, graph, dots, special, *wanted);
+      const std::string why = explain_rejection(k, graph, dots, special, *wanted);
       if (why.empty()) return *wanted;
       context.remark(Remark::Kind::Missed, k[dots.loop].loc, "schedule not followed: " + why);
     }
@@ -517,21 +518,22 @@ LoopSchedule steps_of(const Kernel& k, const Graph& graph, const DotGraph& dots,
   return EarlyDots(k, graph, dots, special).run();
 }
 
-Turn turn_of(const Graph& graph, const DotGraph& dots, const LoopOrder& order,
-             const Schedule* wanted) {
+OrderedSection ordered_section_of(const Graph& graph, const DotGraph& dots, const LoopOrder& order,
+                                  const Schedule* wanted) {
   const auto range = [&](const auto& is_first, const auto& is_last) {
     const auto first = std::ranges::find_if(order.ops, is_first, &ScheduledOp::op);
     const auto backwards = std::views::reverse(order.ops);
     const auto last = std::ranges::find_if(backwards, is_last, &ScheduledOp::op);
-    if (first == order.ops.end() || last == backwards.end()) return Turn();
-    return Turn{first->op, last->op};
+    if (first == order.ops.end() || last == backwards.end()) return OrderedSection();
+    return OrderedSection{first->op, last->op};
   };
   if (wanted && !wanted->tokens.empty()) {
     const auto has_label = [&](Label label) {
       return [&graph, label](OpId op) { return graph.label_of(op) == label; };
     };
     for (const Token& token : wanted->tokens)
-      if (const Turn turn = range(has_label(token.first), has_label(token.last)); turn.first)
+      if (const OrderedSection turn = range(has_label(token.first), has_label(token.last));
+          turn.first)
         return turn;
     return {};
   }

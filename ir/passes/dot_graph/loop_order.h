@@ -11,7 +11,7 @@
 namespace tegula::ir {
 
 /// Ops whose placement is dictated by a dot operand, whatever the order.
-struct DotOps {
+struct PlacementConstraints {
   /// The ops that make the register fragments of each dot, in text order. While a wgmma is in
   /// flight, registers that a later one reads must not be written (ptxas, C7513).
   std::unordered_map<OpId, std::vector<OpId>> fragments;
@@ -19,7 +19,7 @@ struct DotOps {
   /// read shared memory. No step computes them.
   std::unordered_set<OpId> dropped;
 };
-DotOps dot_ops(const Kernel& k, const DotGraph& dots);
+PlacementConstraints placement_constraints(const Kernel& k, const DotGraph& dots);
 
 /// An op of a step: in step t it runs for iteration t - stage.
 struct ScheduledOp {
@@ -28,7 +28,7 @@ struct ScheduledOp {
 };
 
 /// Ops of a step that the warpgroups of a role run one after another (a Schedule's token).
-struct Turn {
+struct OrderedSection {
   OpId first, last;  ///< null: all warpgroups at once
 };
 
@@ -42,7 +42,7 @@ struct LoopOrder {
   std::unordered_set<OpId> fragments;    ///< ops that write fragments
   std::unordered_set<OpId> pinned;       ///< dots with a pin before the wait for them
   int last_stage = 0;
-  Turn turn;                ///< in steps of all stages
+  OrderedSection section;   ///< in steps of all stages
   bool is_possible = true;  ///< no op of the Schedule precedes what it reads
 
   int stage(OpId op) const {
@@ -54,7 +54,7 @@ struct LoopOrder {
 /// Returns the order of a Schedule's loop. Nodes of the loop that it does not list are placed
 /// before the first op that needs them.
 LoopOrder loop_order(const Kernel& k, const Graph& graph, const DotGraph& dots,
-                     const DotOps& special, const LoopSchedule& schedule);
+                     const PlacementConstraints& special, const LoopSchedule& schedule);
 
 /// Returns GEMM1 of two back-to-back GEMMs if it can run one iteration late: it is computed from
 /// GEMM0, which does not need its sum. Returns a null op for other graphs.
@@ -63,10 +63,10 @@ OpId late_gemm(const Kernel& k, const DotGraph& dots);
 /// unless the expansion cannot follow them, else those of the policy. `graph` has the labels of the
 /// kernel before any pipelining.
 LoopSchedule steps_of(const Kernel& k, const Graph& graph, const DotGraph& dots,
-                      const DotOps& special, PassContext& context);
+                      const PlacementConstraints& special, PassContext& context);
 /// Returns the range of a token of the author's Schedule in this loop. If the Schedule has no
 /// token, returns the range of all dots if there are several.
-Turn turn_of(const Graph& graph, const DotGraph& dots, const LoopOrder& order,
-             const Schedule* wanted);
+OrderedSection ordered_section_of(const Graph& graph, const DotGraph& dots, const LoopOrder& order,
+                                  const Schedule* wanted);
 
 }  // namespace tegula::ir
