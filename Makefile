@@ -1,4 +1,4 @@
-# The commands a person types. The build itself is CMake's: see CMakePresets.json.
+# Commands for daily use. CMake does the build: see CMakePresets.json.
 .DEFAULT_GOAL := help
 .PHONY: help deps demo test test-long test-sanitized gpu-pack package assemble-all format format-check tidy check
 
@@ -16,11 +16,11 @@ test: deps       ## build the tests, too, and run all but the GPU's and the long
 	@tools/dev/build.sh ci
 	@tools/dev/test.sh ci -LE 'gpu|long'
 
-test-long: deps  ## 20,000 random programs, 1,000,000 inputs of parsers, all schemes of experts: hours of two cores
+test-long: deps  ## 20,000 random programs, 1,000,000 inputs of parsers, all schemes of experts: hours on two cores
 	@tools/dev/build.sh ci
 	@tools/dev/test.sh ci -L long
 
-test-sanitized: deps ## every unit and file test under ASan and UBSan, threads under TSan: an hour of two cores
+test-sanitized: deps ## every unit and file test under ASan and UBSan, threads under TSan: an hour on two cores
 	@tools/dev/build.sh asan-ubsan unit_tests filetests
 	@tools/dev/test.sh asan-ubsan -L 'unit|filetest' -LE long
 	@tools/dev/build.sh tsan unit_tests differential_tests
@@ -43,7 +43,7 @@ compare-pack: deps ## .compare/COMMIT/: the libraries of this commit, for bench/
 assemble-all: deps ## assemble every configuration of the kernel library (needs ptxas)
 	@tools/dev/build.sh ci assemble_tests
 	@TEGULA_TEST_ASSEMBLE=all tools/dev/test.sh ci -L assemble -E assemble_configurations_test
-	@TEGULA_TEST_ASSEMBLE=all TEGULA_CACHE=off build/ci/tests/assemble_tests --file=assemble/configurations_test.cpp # longer than ctest lets a test run
+	@TEGULA_TEST_ASSEMBLE=all TEGULA_CACHE=off build/ci/tests/assemble_tests --file=assemble/configurations_test.cpp # longer than ctest's time limit
 
 format:          ## format every C++ file
 	@tools/dev/format.sh

@@ -7,7 +7,7 @@ links of docs/api, whose pages are written from headers.
 - A relative link leads to a file.
 - Each file of bench/results/sweeps has one row in the README there, and each name of a row has a file.
 
-Code blocks are not looked at: tests compile those of C++."""
+Code blocks are skipped: tests compile those in C++."""
 import fnmatch
 import pathlib
 import re

@@ -4,8 +4,8 @@
 support <- ir <- codegen <- runtime <- dsl <- autotune <- kernels <- {tools, examples, bench, tests}:
 a folder may include itself and those to its left. Public headers include std and each other only, the one for C
 the C library's and DLPack's; LLVM's headers
-stay in codegen/llvm; nobody climbs with `../`; kernels and examples are written in the public language. An argument names
-another tree than the one of this file.
+stay in codegen/llvm; no include contains `../`; kernels and examples use the public language only. An argument selects
+a tree other than that of this file.
 """
 import pathlib
 import re

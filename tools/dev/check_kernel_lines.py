@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Checks that matrix products stay short. Counted are lines that are not blank, comments included.
+"""Checks that matrix products stay short. Lines that are not blank count, comments included.
 
-- The library's product, gated ones too, with the plans of its calls, at most 560: every file of kernels/matmul, and
+- The library's GEMM, with gated ones and the plans of its calls, has at most 560: every file of kernels/matmul, and
   of kernels/include/tegula/kernels the headers matmul.h (what callers see), matmul_kernels.h (the kernels) and
-  fused_matmul.h (epilogues). It stands on files that are not counted, for others use them: the language (dsl), the
+  fused_matmul.h (epilogues). Files that other kernels use, too, do not count: the language (dsl), the
   choice of a configuration (autotune/matmul), copies of operands (kernels/copy).
-- Log-space products, of which one of its kernels is a part, at most 160: log_matmul.h and kernels/log_matmul.
-- The kernel that a user writes, at most 10: that of examples/03_matmul.cpp, from `kernel(` to `});`.
+- Log-space GEMMs, which use one of its kernels, have at most 160: log_matmul.h and kernels/log_matmul.
+- The kernel that a user writes, that of examples/03_matmul.cpp, has at most 10: from `kernel(` to `});`.
 
 check_kernel_lines.py [--report]: with --report prints the counts as well.
 """

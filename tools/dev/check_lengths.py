@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that no file of ours is longer than 600 lines and no function longer than 80 (lambdas count where they stand).
+"""Checks that no file of ours is longer than 600 lines and no function longer than 80 (a lambda counts as part of its function).
 
 check_lengths.py [--report] [FILE...]: with --report prints median, p90 and the ten longest of each instead.
 """

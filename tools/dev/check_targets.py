@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Refuses facts of one GPU outside the target table and the device profiles.
+"""Rejects GPU-specific facts outside the target table and the device profiles.
 
 check_targets.py [ROOT]: names of targets, sizes of shared memory, registers and threads of an SM, warps and rows of
-a warpgroup, numbers of SMs and peak rates are written in ir/target.h, ir/targets.def and autotune/profiles/ alone.
-Tests and lessons may name what they are about.
+a warpgroup, numbers of SMs and peak rates belong in ir/target.h, ir/targets.def and autotune/profiles/ only.
+Tests and lessons may name the targets that they are about.
 """
 import pathlib
 import re

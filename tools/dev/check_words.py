@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""check_words.py [--report] [ROOT]: refuses synonyms of the glossary's terms (docs/glossary.md).
+"""check_words.py [--report] [ROOT]: rejects synonyms of the glossary's terms (docs/glossary.md).
 
 tools/dev/banned_words.tsv has a row for each: scopes, level, pattern (Python re), what to write instead. Scopes:
   id     code of .cpp, .h, .def and .cu without comments and strings

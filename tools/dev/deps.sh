@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Installs the packages the build needs. Does nothing where all are there; asks for root only if it must.
+# Installs the packages that the build needs. Does nothing if all are installed; needs root only to install.
 set -euo pipefail
 
 packages=(
   g++ cmake ninja-build ccache lld git python3 ca-certificates
-  llvm-19-dev libzstd-dev zlib1g-dev   # llvm-19-dev needs the two, without saying so
+  llvm-19-dev libzstd-dev zlib1g-dev   # llvm-19-dev needs both, without depending on them
   libfmt-dev libxxhash-dev libcli11-dev nlohmann-json3-dev
   libsqlite3-dev  # its archive becomes a part of libtegula.so
   libpng-dev  # the pictures of `tegula mask`

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# format.sh [--check] [FILE...]: clang-format 19 (versions differ in what they print, so one is named) over our C++.
+# format.sh [--check] [FILE...]: formats our C++ with clang-format 19 (the output depends on the version).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 mode=(-i)

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Fills .gpu/ with what a GPU machine needs and nothing else: stripped libraries, the program, the benchmark library,
-# the GPU tests, and run.sh, which runs them from any place. EXTRA='differential_tests property_tests' adds test programs:
+# Fills .gpu/ with the files that a GPU machine needs: stripped libraries, the program, the benchmark library,
+# the GPU tests, and run.sh, which runs them from any folder. EXTRA='differential_tests property_tests' adds test programs:
 # .gpu/run.sh differential/ '--gtest_filter=*cuda*'.
 #
-# gpu_pack.sh --libraries FOLDER fills FOLDER/lib with what bench/compare.py compares, and nothing else: the stripped libraries, at most
-# 32 MB, so that two of them reach a GPU machine that takes 64 MiB.
+# gpu_pack.sh --libraries FOLDER fills FOLDER/lib with the files that bench/compare.py compares: the stripped libraries, at most
+# 32 MB, so that two such folders fit the 64 MiB that a GPU machine accepts.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 limit=$((50 * 1000 * 1000))

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """lines_by_folder.py [OLD [NEW]]: lines of code by folder at two commits, and how they changed.
 
-Lines of code are those of .h, .cpp and .def files that hold more than blanks and comments. OLD is HEAD unless given;
-NEW is the working tree unless given. Folders that git does not track at a commit have no lines there.
+Lines of code are those of .h, .cpp and .def files that contain more than blanks and comments. OLD defaults to HEAD,
+NEW to the working tree. Folders that git does not track at a commit have no lines there.
 """
 import argparse
 import collections

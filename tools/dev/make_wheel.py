@@ -2,7 +2,7 @@
 """make_wheel.py PREFIX OUT: packs the components `library` and `python`, installed in PREFIX, as a wheel in OUT, with the
 texts in PREFIX/licenses.
 
-The wheel holds the Python package with the shared libraries in tegula/lib, so that pip only unpacks it. Its platform tag
+The wheel contains the Python package with the shared libraries in tegula/lib, so that pip only unpacks it. Its platform tag
 is that of the oldest glibc whose symbols the libraries need (PEP 600). Uses the standard library and readelf.
 """
 import base64

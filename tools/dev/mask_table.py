@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the tables of docs/masks.md: what attention computes under masks, as `tegula mask --work` counts it, and how even that is (`--order`).
+"""Writes the tables of docs/masks.md: the pairs that attention computes under masks (`tegula mask --work`), and their load balance (`--order`).
 
 mask_table.py [--check] PROGRAM: with --check, and without TEGULA_BLESS=1, compares only."""
 import os

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the files of docs/ that the program `tegula` makes whole.
+"""Writes the files of docs/ that the program `tegula` generates entirely.
 
 program_pages.py [--check] PROGRAM NAME: NAME is one of FILES; with --check, and without TEGULA_BLESS=1, compares only.
 Arguments after NAME are passed to the program: a program that lacks what they need (exit code 77) runs again without them."""

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/results.md (every case, every suite) and the README's summary (a row a workload, cases below 0.9) from bench/results/*.jsonl: the
+"""Writes docs/results.md (every case, every suite) and the README's summary (one row per workload, cases below 0.9) from bench/results/*.jsonl: the
 newest row of each suite, case and back end. --check compares only."""
 import json
 import math
@@ -165,7 +165,7 @@ def span(values, digits=None):
 
 
 def of_workload(rows, suites):
-    """Returns rates of a workload on one card with LLVM, and ratios to the fastest peer of each case."""
+    """Returns rates of a workload on one GPU with LLVM, and ratios to the fastest peer of each case."""
     cases = [r for r in rows if r["suite"] in suites and r["backend"] == "llvm" and set(ratios(r)) - set(NOT_PEERS)]
     best = [min(v for name, v in ratios(r).items() if name not in NOT_PEERS) for r in cases]
     if not best:
@@ -177,7 +177,7 @@ def of_workload(rows, suites):
 
 
 def outside_the_table(rows):
-    """Returns what the README's rows hide on one card with LLVM: cases below 0.9, and suites that are in no row with their medians."""
+    """Returns what the README's rows omit for one GPU with LLVM: cases below 0.9, and suites that are in no row with their medians."""
     best = {}
     for r in rows:
         peers = [value for name, value in ratios(r).items() if name not in NOT_PEERS]
@@ -191,7 +191,7 @@ def outside_the_table(rows):
 
 
 def summary(found):
-    """Returns the README's table: one row per workload (LLVM, relative to the fastest peer of each case), one column per card."""
+    """Returns the README's table: one row per workload (LLVM, relative to the fastest peer of each case), one column per GPU."""
     names = [device.split()[1] for device in found]
     peers = {name for rows in found.values() for r in rows for name in ratios(r)}
     missing = [text for name, text in UNMEASURED.items() if name not in peers]

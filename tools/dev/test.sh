@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# test.sh PRESET [CTEST ARGS...]: runs ctest in build/PRESET; the last line counts, the exit status is ctest's.
+# test.sh PRESET [CTEST ARGS...]: runs ctest in build/PRESET, prints the counts in the last line, and exits with ctest's status.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 preset=$1

@@ -28,16 +28,16 @@ TUTORIALS = [
 ]
 HEAD = """# Triton's tutorials
 
-Kernels of Triton's tutorials in this language, from `examples/triton`, which the tests run on every device, and as one
-writes them in Triton (`bench/triton_kernels.py`). [From Triton](language/triton.md) has a line for each construct.
+Kernels of Triton's tutorials in this language, from `examples/triton`, which the tests run on every device, and in
+Triton (`bench/triton_kernels.py`). [From Triton](language/triton.md) has a line for each construct.
 
 - **Lines** are those of code: here all of a file within its namespace; of Triton the kernels, their configurations and
   the calls that choose a grid, which here are part of the kernel.
 - **Ratio** is Triton's time over ours, above 1 is faster than Triton, as a geometric mean over the cases of
   `bench/triton_suites.py` and the back ends measured, and in brackets the lowest: `python3 bench/peers.py --lib LIB
   --filter '^triton_' --out bench/results/sweeps/DATE-CARD-triton.jsonl`, then `tools/dev/triton_page.py`. The newest
-  row of a case counts; each section names its card and file. A dash: none yet.
-- 08 takes m, and n and k in eighths, so that pieces of 16 bytes are whole; Triton's takes whole tiles for granted.
+  row of a case counts; each section names its GPU and file. A dash: not measured yet.
+- 08 takes m, and n and k in eighths, so that 16-byte chunks are whole; Triton's assumes whole tiles.
 - 10 multiplies scales of 128 elements along k in the kernel: Triton's own tutorial has the scaled products of
   Blackwell, which a Hopper GPU lacks.
 
