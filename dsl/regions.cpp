@@ -22,9 +22,8 @@ std::string_view name(ScopeKind kind) {
 
 namespace {
 constexpr const char* kKeepsIndex =
-    "what indices(), first(), dim() and stride() give is an index, whose width depends on the "
-    "tensors: "
-    "cast<i32>(...) or cast<i64>(...) it, or begin with slice(0, 1).first()";
+    "indices(), first(), dim() and stride() return an index, whose width depends on the tensors: "
+    "cast<i32>(...) or cast<i64>(...) it, or start from slice(0, 1).first()";
 }  // namespace
 
 // ---- scopes -------------------------------------------------------------------------------------

@@ -65,7 +65,8 @@ Inferred infer_scatter(const InferArgs& a) {
   if (std::ranges::find(kKinds, kind) == kKinds.end())
     return Inferred::fail(fmt::format("not a kind of scatter: {}", kind));
   if (kind != "store" && (into.is_pointer() || !is_integer(into.dtype())))
-    return Inferred::fail("integers alone are combined: the order would decide the bits of floats");
+    return Inferred::fail(
+        "only integers can be combined: with floats, the result would depend on the order");
   return {{Type::tile(into.elem(), into.shape())}, ""};
 }
 

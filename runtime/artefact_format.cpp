@@ -112,7 +112,7 @@ MapShape map_of(const json& j) {
   m.map.dtype = dtype_of_name(j.at("dtype"));
   const json &order = j.at("order"), &box = j.at("box");
   if (order.size() != box.size() || order.size() > codegen::kMaxTensorRank)
-    throw InternalError("a tensor map of no possible rank");
+    throw InternalError("a tensor map with an impossible rank");
   m.map.rank = static_cast<std::int32_t>(order.size());
   for (std::size_t d = 0; d < order.size(); ++d) {
     m.order[d] = number<std::uint8_t>(order.at(d));
@@ -158,7 +158,7 @@ void check_shape(const Artefact& a) {
   constexpr std::uint32_t kMaxShared = 1 << 20;
   if (a.threads < 1 || a.threads > kMaxThreads || a.cluster < 1 || a.cluster > kMaxCluster ||
       a.shared_bytes > kMaxShared)
-    throw InternalError("a CTA of no possible shape");
+    throw InternalError("a CTA with an impossible shape");
 }
 
 }  // namespace

@@ -118,7 +118,7 @@ Assembled assemble(const AssembleJob& job) {
                         keep_reproducer(*ptxas, job));
   Assembled result;
   result.cubin = target.read_all();
-  if (!is_elf(result.cubin)) throw failed("reported success and wrote no cubin");
+  if (!is_elf(result.cubin)) throw failed("reported success but wrote no cubin");
   result.report = parse_assembler_log(run.output);
   result.log = run.output;
   result.ms =

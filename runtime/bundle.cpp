@@ -38,7 +38,7 @@ std::string_view bytes_of(const T& value) {
   return {reinterpret_cast<const char*>(&value), sizeof value};
 }
 
-constexpr const char* kBundleHint = "write it again by `tegula cache export`";
+constexpr const char* kBundleHint = "write it again with `tegula cache export`";
 
 std::string_view mapped(const std::filesystem::path& file) {
   const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -111,7 +111,7 @@ bool load_from_bundle(Compilation& k, const CompileRequest& request, Artefact& a
       note(fmt::format("taken from the bundle {}", file));
       return true;
     } catch (const std::exception& e) {
-      note(fmt::format("its entry in the bundle {} is of no use: {}", file, e.what()));
+      note(fmt::format("its entry in the bundle {} is unusable: {}", file, e.what()));
     }
   for (const std::string& fault : bundle_layers().faults()) note(fault);
   return false;

@@ -266,7 +266,7 @@ std::string schedule_text(const ir::Kernel& traced, const ir::Plan& plan,
   for (const ir::Reason& reason : verdict.reasons) out += reason.str() + "\n";
   return out;
 } catch (const CompileError& e) {
-  return fmt::format("no Schedule follows from this plan: {}\n", e.diagnostic().message);
+  return fmt::format("this plan has no Schedule: {}\n", e.diagnostic().message);
 }
 
 /// Returns each remark with the number of its repetitions, without the plan, which explain() prints

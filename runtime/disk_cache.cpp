@@ -41,7 +41,7 @@ class ToolFields {
       }
     if (!any)
       throw DeviceError(diagnostic(ErrorId::device_missing, {}, {},
-                                   "no file is known for the LLVM back end",
+                                   "the file of the LLVM back end is unknown",
                                    "set TEGULA_LLVM to its path"));
     const auto ptxas = find_ptxas();
     if (ptxas)
@@ -125,8 +125,8 @@ bool DiskCacheLookup::restore(const CacheEntry& entry, Artefact& artefact) try {
   artefact = restore_kernel(entry, k_, with_lines_, k_.backend);
   return true;
 } catch (const std::exception& e) {
-  note(fmt::format("{} is of no use ({}): compiled again", cache_->path_of(key_).string(),
-                   e.what()));
+  note(
+      fmt::format("{} is unusable ({}): compiled again", cache_->path_of(key_).string(), e.what()));
   cache_->discard(key_);
   return false;
 }

@@ -49,7 +49,7 @@ bool has_target(const DeviceProperties& p) {
 
 std::string path_for(const DeviceProperties& p) {
   const ir::Target target = ir::Target::of_capability(p.compute());
-  if (!has_target(p)) return fmt::format("is too old: {} is the least target", target.name());
+  if (!has_target(p)) return fmt::format("is too old: the oldest target is {}", target.name());
   return fmt::format("runs {} code{}", target.name(),
                      target->has_wgmma ? ": wgmma, TMA, clusters" : ", assembled by the driver");
 }
@@ -177,7 +177,7 @@ std::string hanging(std::string_view text, int spaces) {
 const DoctorCheck& Diagnosis::finding(const std::string& part) const {
   const auto found = std::find_if(findings.begin(), findings.end(),
                                   [&](const DoctorCheck& f) { return f.part == part; });
-  if (found == findings.end()) throw InternalError("the doctor does not look at '" + part + "'");
+  if (found == findings.end()) throw InternalError("the doctor does not check '" + part + "'");
   return *found;
 }
 

@@ -189,8 +189,8 @@ void throw_driver_error(cu::Result result, const char* call, const std::string& 
   throw DeviceError(
       diagnostic(ErrorId::driver_call, {}, {}, call,
                  fmt::format("{}{}", text ? text : "the driver has no message for it", context),
-                 "`tegula doctor` describes this machine; on the device sim the same "
-                 "call is checked without a GPU"),
+                 "`tegula doctor` describes this machine; the device sim checks the same "
+                 "call without a GPU"),
       result, name != nullptr ? name : "unknown CUDA error");
 }
 

@@ -36,7 +36,7 @@ std::vector<ir::Pass> optimize_passes() {
   passes.push_back({"canonicalize_simt", ir::Form::Simt, ir::Form::Simt, &ir::canonicalize,
                     "cleans up after lowering"});
   passes.push_back({"check_simt", ir::Form::Simt, ir::Form::Simt, &codegen::check_simt,
-                    "follows fences, barriers, bulk groups and MMAs: none is missing"});
+                    "checks that no fence, barrier or wait is missing"});
   return passes;
 }
 
@@ -97,10 +97,10 @@ struct RegisterHungryPass {
 constexpr std::array kRegisterHungryPasses{
     RegisterHungryPass{
         "strength_reduce_divisions",
-        "divisions by what a loop does not change stay: there are no registers for reciprocals"},
+        "divisions by loop invariants remain: there are no registers for reciprocals"},
     RegisterHungryPass{
         "masks_to_row_bounds",
-        "masks are compared as they are written: there are no registers for the limits of rows"}};
+        "masks are not rewritten as row bounds: there are no registers for the bounds"}};
 
 void assemble_once(Compilation& k, const CompileRequest& request) {
   const std::string target =

@@ -30,7 +30,7 @@ ir::Remark remark_of(const json& kept) {
   kept.at("pass").get_to(r.pass);
   const int kind = kept.at("kind").get<int>();
   if (kind < 0 || kind > static_cast<int>(ir::Remark::Kind::Analysis))
-    throw InternalError("a remark of no known kind");
+    throw InternalError("a remark of an unknown kind");
   r.kind = static_cast<ir::Remark::Kind>(kind);
   kept.at("reason").get_to(r.reason);
   kept.at("values").get_to(r.values);

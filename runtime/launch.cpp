@@ -23,19 +23,19 @@ std::string launch_fault(const LaunchShape& shape, const KernelResources& resour
   const std::uint64_t threads = volume(shape.block);
   if (threads == 0) return "a block without threads";
   if (threads > static_cast<std::uint64_t>(resources.max_threads))
-    return fmt::format("{} threads a block, where {} registers a thread allow {}", threads,
+    return fmt::format("{} threads per block, but {} registers per thread allow {}", threads,
                        resources.registers, resources.max_threads);
   const std::uint64_t shared =
       std::uint64_t{shape.shared_bytes} + static_cast<unsigned>(resources.static_shared_bytes);
   if (shared > gpu.shared_bytes_per_block)
-    return fmt::format("{} bytes of shared memory a block, where the GPU has {}", shared,
+    return fmt::format("{} bytes of shared memory per block, but the GPU has {}", shared,
                        gpu.shared_bytes_per_block);
   const std::uint64_t cluster = volume(shape.cluster);
   if (cluster == 0) return "a cluster without blocks";
   if (cluster > 1 && !gpu.has_clusters)
-    return fmt::format("clusters, which compute capability {}.{} lacks", gpu.compute_major,
-                       gpu.compute_minor);
-  if (cluster > 16) return fmt::format("{} blocks a cluster, where 16 is the most", cluster);
+    return fmt::format("clusters, which compute capability {}.{} does not support",
+                       gpu.compute_major, gpu.compute_minor);
+  if (cluster > 16) return fmt::format("{} blocks per cluster; the limit is 16", cluster);
   return {};
 }
 
@@ -45,7 +45,7 @@ std::string grid_fault(const Extent3& grid, const Extent3& cluster) {
   constexpr Extent3 kMost{0x7fffffff, 65535, 65535};
   for (std::size_t i = 0; i < 3; ++i) {
     if (grid[i] > kMost[i])
-      return fmt::format("{} blocks along {}, where {} is the most", grid[i], "xyz"[i], kMost[i]);
+      return fmt::format("{} blocks along {}; the limit is {}", grid[i], "xyz"[i], kMost[i]);
     if (grid[i] % cluster[i] != 0)
       return fmt::format("{} blocks along {} do not divide into clusters of {}", grid[i], "xyz"[i],
                          cluster[i]);
@@ -60,7 +60,7 @@ PreparedLaunch::PreparedLaunch(const LoadedKernel& kernel, const LaunchShape& sh
       shape_(shape),
       argument_count_(slots.size()) {
   if (slots.size() > kMaxArguments)
-    throw InternalError(fmt::format("kernel {} has {} arguments, a launch takes {}", kernel.name,
+    throw InternalError(fmt::format("kernel {} has {} arguments; a launch takes {}", kernel.name,
                                     slots.size(), kMaxArguments));
   const DeviceProperties& gpu = device_properties(kernel.ordinal);
   if (const std::string fault = launch_fault(shape, kernel.resources, gpu); !fault.empty())

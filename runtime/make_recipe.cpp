@@ -135,7 +135,7 @@ class ArgLister {
   std::uint8_t add_map(const ir::AttrList& attrs, const MachineArg& a) {
     const auto order = attrs.ints(AttrName::order), box = attrs.ints(AttrName::box);
     if (order.size() > codegen::kMaxTensorRank || box.size() != order.size())
-      throw InternalError("a tensor map of no possible rank");
+      throw InternalError("a tensor map with an impossible rank");
     MapShape shape;
     shape.tensor = tile_.params()[a.arg].name;
     shape.map.dtype = a.dtype;

@@ -39,7 +39,7 @@ std::string ptx_version(std::string_view ptx) {
         diagnostic(ErrorId::device_missing, {}, {},
                    fmt::format("this NVIDIA driver (CUDA {}) does not understand PTX {}\n{}",
                                cuda_version_text(driver().version), ptx_version(ptx), log),
-                   "update the driver, or install ptxas, whose cubins it may still take"),
+                   "update the driver, or install ptxas, whose cubins it may still accept"),
         result, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION");
   if (result == cu::kErrorInvalidPtx) throw InternalError("the driver refused our PTX:\n" + log);
   throw_driver_error(result, "cuLibraryLoadData");

@@ -88,7 +88,7 @@ std::shared_ptr<void> allocate_device(std::size_t bytes, Device device, Loc at) 
     throw DeviceError(
         diagnostic(ErrorId::driver_call, at, {}, "cuMemAlloc",
                    "device memory cannot be allocated while a stream records a CUDA graph",
-                   "make the tensor before the capture begins"),
+                   "create the tensor before the capture begins"),
         result, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED");
   check(result, "cuMemAlloc");
   return std::shared_ptr<void>(reinterpret_cast<void*>(address), [ordinal](void* memory) {

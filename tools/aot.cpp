@@ -154,14 +154,15 @@ void add_aot(CLI::App& program, int&) {
   const auto args = std::make_shared<AotArgs>();
   command->add_option("--lib", args->libraries, "Libraries that export the callables")->required();
   command->add_option("--shapes", args->shapes, "The file of calls")->required();
-  command->add_option("-o,--output", args->folder, "The folder that is written to")->required();
+  command->add_option("-o,--output", args->folder, "Output folder")->required();
   command->add_option("--name", args->name, "Prefix of the files and of their functions in C")
       ->check(c_identifier())
       ->capture_default_str();
-  command->add_option("--target", args->target, "GPU that is compiled for")->capture_default_str();
-  command->add_option("--gpu", args->gpu,
-                      "Model that calls of the library are decided for, such as H200, if it is not "
-                      "this machine's GPU 0");
+  command->add_option("--target", args->target, "Target to compile for")->capture_default_str();
+  command->add_option(
+      "--gpu", args->gpu,
+      "GPU model that determines the decisions of library calls, such as H200, if it is not "
+      "this machine's GPU 0");
   command->callback([args] { compile_ahead(*args); });
 }
 

@@ -86,7 +86,7 @@ std::string missing_parts() {
   for (const char* part : {"LLVM", "ptxas", "NVRTC", "GPU"}) {
     const runtime::DoctorCheck& f = d.finding(part);
     if (f.present) continue;
-    text += fmt::format("  missing: {} ({})\n    needed for {}\n    to mend: {}\n", f.part,
+    text += fmt::format("  missing: {} ({})\n    needed for {}\n    to fix: {}\n", f.part,
                         headline(f.detail), f.enables, f.remedy);
   }
   if (text.empty()) return text;

@@ -136,7 +136,7 @@ class AuditRun {
     const Found f = found_of(a);
     if (events_.is_open()) events_ << json_of(name, a, f).dump() << std::endl;
     fmt::print("{} {}: {} of {} timed, best {}\n", name, a.family, f.timed, a.configs.size(),
-               a.is_complete ? a.best : "not known yet: run it again");
+               a.is_complete ? a.best : "unknown yet: run it again");
     if (!a.is_complete) return;
     firsts_.push_back(f.first_ratio);
     correlations_.push_back(f.correlation);
@@ -192,21 +192,23 @@ void add_audit(CLI::App& program, int& exit_code) {
       "--configurations 64 --seconds 150");
   const auto args = std::make_shared<AuditArgs>();
   command->add_option("--lib", args->libraries, "Libraries that export the callables")->required();
-  command->add_option("--shapes", args->shapes, "The file of calls, as of `tegula tune`")
-      ->required();
-  command->add_option("--configurations", args->options.configurations, "Measured of each decision")
+  command->add_option("--shapes", args->shapes, "File of calls, as for `tegula tune`")->required();
+  command
+      ->add_option("--configurations", args->options.configurations,
+                   "Configurations measured per decision")
       ->capture_default_str();
-  command->add_option("--tunings", args->options.tunings, "Fresh tunings of each decision")
+  command->add_option("--tunings", args->options.tunings, "Independent tunings per decision")
       ->capture_default_str();
-  command->add_option("--seconds", args->options.seconds, "Nothing begins after so long")
+  command
+      ->add_option("--seconds", args->options.seconds, "Seconds after which no measurement starts")
       ->capture_default_str();
   command->add_option("--budget", args->budget, "Of each tuning")
       ->check(one_of({"quick", "full"}))
       ->capture_default_str();
-  command->add_option("--device", args->device, "Default: the best present");
-  command->add_option("-o,--output", args->events, "Lines of JSON are added to this file");
+  command->add_option("--device", args->device, "GPU; default: the best one");
+  command->add_option("-o,--output", args->events, "Append lines of JSON to this file");
   command->add_flag("--may-change-bits", args->options.may_change_bits,
-                    "Take configurations whose results differ in the last bits, too");
+                    "Also measure configurations whose results differ in the last bits");
   command->callback([args, &exit_code] { exit_code = audit(*args); });
 }
 

@@ -75,7 +75,7 @@ int verify() {
   std::vector<std::string> damaged;
   const std::size_t sound = all_kernels(cache, &damaged).size();
   for (const std::string& path : damaged) fmt::print("damaged: {}\n", path);
-  fmt::print("{} sound, {} damaged\n", sound, damaged.size());
+  fmt::print("{} valid, {} damaged\n", sound, damaged.size());
   return damaged.empty() ? 0 : kDamaged;
 }
 
@@ -148,25 +148,25 @@ void add_cache(CLI::App& program, int& exit_code) {
       "  tegula cache export -o model.tgb && TEGULA_BUNDLES=model.tgb TEGULA_JIT=deny ./program");
   const auto args = std::make_shared<CacheArgs>();
   command->add_subcommand("ls", "List the kernels")->callback(list);
-  CLI::App* shown = command->add_subcommand("show", "Tell what an entry is and what it depends on");
+  CLI::App* shown = command->add_subcommand("show", "Describe an entry and what it depends on");
   shown->add_option("KEY", args->from, "First digits of its id")->required();
   shown->callback([args] { show_entry(args->from); });
-  CLI::App* compared = command->add_subcommand("why", "Tell in what two entries' keys differ");
+  CLI::App* compared = command->add_subcommand("why", "Show the differences of two entries' keys");
   compared->add_option("FROM", args->from, "First digits of an id")->required();
-  compared->add_option("TO", args->to, "First digits of another")->required();
+  compared->add_option("TO", args->to, "First digits of the other id")->required();
   compared->callback([args] { why(args->from, args->to); });
-  command->add_subcommand("verify", "Read every entry; the exit code is 2 where one is damaged")
+  command->add_subcommand("verify", "Read every entry; the exit code is 2 if one is damaged")
       ->callback([&exit_code] { exit_code = verify(); });
-  CLI::App* collected = command->add_subcommand("gc", "Remove the kernels longest unused");
-  collected->add_option("--max-bytes", args->max_bytes, "Size that the cache may have")
+  CLI::App* collected = command->add_subcommand("gc", "Remove the least recently used kernels");
+  collected->add_option("--max-bytes", args->max_bytes, "Maximum size of the cache")
       ->capture_default_str();
   collected->callback([args] { collect(args->max_bytes); });
-  CLI::App* exported = command->add_subcommand("export", "Write kernels of GPUs to a bundle");
+  CLI::App* exported = command->add_subcommand("export", "Write GPU kernels to a bundle");
   exported->add_option("-o,--output", args->file, "The bundle (.tgb)")->required();
   exported->add_option("KEY", args->keys, "First digits of ids; default: all");
   exported->callback([args] { export_to(args->file, args->keys); });
-  CLI::App* imported =
-      command->add_subcommand("import", "Copy a bundle to where the library looks");
+  CLI::App* imported = command->add_subcommand(
+      "import", "Copy a bundle to the folder where the library looks for bundles");
   imported->add_option("FILE", args->file, "The bundle")->required();
   imported->callback([args] { import_from(args->file); });
 }

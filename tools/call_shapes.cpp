@@ -73,7 +73,7 @@ class CallShapeReader {
 
   DType dtype_named(const std::string& name) {
     if (const auto found = dtype_from_name(name)) return *found;
-    refuse_shape(shape_, fmt::format("no element type is called {}", name));
+    refuse_shape(shape_, fmt::format("there is no element type {}", name));
   }
 
   TegulaArg argument(const ExportParam& p, ShapedCall& out) {
@@ -177,7 +177,7 @@ void open_libraries(const std::vector<std::string>& files) {
 
 const detail::Exported& exported_of(const CallShape& shape) {
   const detail::Exported* found = c::find_exported(shape.callable);
-  if (found == nullptr) refuse_shape(shape, "no library that was given exports it");
+  if (found == nullptr) refuse_shape(shape, "none of the libraries exports it");
   return *found;
 }
 

@@ -74,7 +74,7 @@ std::string text_for(const std::string& shell, const CLI::App& program) {
 }  // namespace
 
 void add_completion(CLI::App& program, int&) {
-  CLI::App* command = program.add_subcommand("completion", "Print what a shell completes");
+  CLI::App* command = program.add_subcommand("completion", "Print a completion script for a shell");
   command->footer(
       "Examples:\n  source <(tegula completion bash)\n"
       "  tegula completion fish > ~/.config/fish/completions/tegula.fish");

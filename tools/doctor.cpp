@@ -11,7 +11,7 @@ namespace tegula::tools {
 
 void add_doctor(CLI::App& program, int&) {
   CLI::App* command = program.add_subcommand(
-      "doctor", "Tell what is there, what is missing and which package provides it");
+      "doctor", "Report what is installed, what is missing and which package provides it");
   command->footer(
       "The exit code is 0 whatever is missing: the devices cpu and sim need none of these parts.");
   command->callback([] {

@@ -105,7 +105,7 @@ std::string roofline(const Subject& s) {
   const std::string absent = Device::cuda_count() > 0
                                  ? ""
                                  : fmt::format(
-                                       "no GPU is present: the roofline is that of the "
+                                       "no GPU is present: the roofline is for the "
                                        "profile {}\n",
                                        gpu.name);
   return absent +

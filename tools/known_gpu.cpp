@@ -44,7 +44,7 @@ runtime::DeviceProperties known_gpu(const std::string& wanted) {
   for (const runtime::DeviceProperties& gpu : known)
     if (std::ranges::find(names, gpu.name) == names.end()) names.push_back(gpu.name);
   throw std::runtime_error(
-      fmt::format("no model is called {}: there are {}", wanted, fmt::join(names, ", ")));
+      fmt::format("unknown model {}: the models are {}", wanted, fmt::join(names, ", ")));
 }
 
 }  // namespace tegula::tools

@@ -171,12 +171,14 @@ void add_mask(CLI::App& program, int& exit_code) {
       "Masks with numbers, in the order of the parameters in tegula/kernels/masks.h, and their\n"
       "defaults:" +
       defaults);
-  c->add_option("--numbers", o->numbers, "The mask's own numbers, in the order of its function")
+  c->add_option("--numbers", o->numbers,
+                "Numbers of the mask, in the order of its function's parameters")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(CLI::Range(1, 1 << 22));
   positive("--heads", o->heads.heads, "Heads, by which attention chooses its tiles");
-  c->add_option("--dim", o->heads.dim, "Head dim, likewise: a multiple of 8")
+  c->add_option("--dim", o->heads.dim,
+                "Head dim, by which attention chooses its tiles: a multiple of 8")
       ->check(CLI::Range(8, 256))
       ->capture_default_str();
   c->add_flag(

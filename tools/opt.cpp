@@ -184,8 +184,8 @@ void add_opt(CLI::App& program, int& exit_code) {
   auto* passes = c->add_option("--passes", o->passes, "Passes to run, comma-separated")
                      ->delimiter(',')
                      ->allow_extra_args(false);
-  c->add_option("--plan", o->plan, "The plan, as it is printed; default: one is chosen");
-  c->add_option("--emit", o->emit, "Take the kernel as far as this and print that")
+  c->add_option("--plan", o->plan, "Plan in its printed form; default: chosen automatically");
+  c->add_option("--emit", o->emit, "Compile up to this form and print it")
       ->check(one_of({"trace", "schedule", "optimize", "emit", "ptx", "cubin"}));
   c->add_option("--schedule", o->schedule,
                 "For --emit=schedule: a Schedule, or edits of the one that the passes carry out");
@@ -195,13 +195,12 @@ void add_opt(CLI::App& program, int& exit_code) {
       ->check(one_of(backend_names()))
       ->capture_default_str();
   c->add_option("-o,--output", o->out, "File for the result");
-  c->add_flag("--checks", o->keeps_checks,
-              "Keep what the kernel assumes as checks, as for the simulator");
+  c->add_flag("--checks", o->keeps_checks, "Keep assumptions as checks, as for the simulator");
   c->add_flag("--locations", o->locations, "Print source locations");
-  c->add_flag("--timing", o->timing, "What each pass took, on standard error");
+  c->add_flag("--timing", o->timing, "Print the time of each pass on standard error");
   c->add_flag("--remarks", o->remarks,
-              "Plan, remarks and the assembler's figures, on standard error");
-  c->add_flag("--list", o->list, "Names of the passes in their order")->excludes(passes);
+              "Print plan, remarks and the assembler's figures on standard error");
+  c->add_flag("--list", o->list, "Print the passes in order")->excludes(passes);
   c->callback([o, &exit_code] { exit_code = opt(*o); });
 }
 

@@ -65,7 +65,7 @@ std::string section_of(const ReportedShape& s, const ReportedDevice& device, std
   return fmt::format(
       "<section class=\"shape\" "
       "id=\"shape-{}\"><h2>{}</h2>{}\n<h3>Convergence</h3>{}<h3>Settings</h3>\n"
-      "<label>slowest that is shown <input class=\"slowest\" type=\"range\" min=\"0\" "
+      "<label>slowest shown <input class=\"slowest\" type=\"range\" min=\"0\" "
       "max=\"{:.3f}\" "
       "step=\"0.001\" "
       "value=\"{:.3f}\"></label>\n{}<h3>Model</h3>{}<h3>Occupancy</h3>{}<h3>Roofline</h3>{}{}</"

@@ -65,8 +65,8 @@ void add_common(CLI::App* c, ScheduleOptions& o) {
                 "A Schedule, or edits of the one that the passes carry out");
   c->add_option("--target", o.target, "Architecture; default: the text's, else the newest")
       ->check(one_of(target_names()));
-  c->add_option("--svg", o.svg, "Draw roles, rings and their timeline to this file, too");
-  c->add_option("--iterations", o.iterations, "Of the loops, in the picture")
+  c->add_option("--svg", o.svg, "Also draw roles, rings and their timeline to this file");
+  c->add_option("--iterations", o.iterations, "Iterations of each loop in the picture")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   c->add_option("--tiles", o.tiles, "In the picture")
@@ -80,11 +80,11 @@ void add_schedule(CLI::App& program, int& exit_code) {
   CLI::App* c = program.add_subcommand("schedule", "Schedules of a kernel's text");
   c->require_subcommand(1);
   auto o = std::make_shared<ScheduleOptions>();
-  CLI::App* shown = c->add_subcommand("show", "Judge one, print it, and draw it");
+  CLI::App* shown = c->add_subcommand("show", "Check a Schedule, print it and draw it");
   add_common(shown, *o);
   shown->callback([o, &exit_code] { exit_code = show_schedule(*o); });
   CLI::App* searched = c->add_subcommand(
-      "search", "Look for a faster one by list scheduling, random restarts and local moves");
+      "search", "Search for a faster one by list scheduling, random restarts and local moves");
   add_common(searched, *o);
   searched->add_option("--restarts", o->search.restarts, "")->capture_default_str();
   searched->add_option("--moves", o->search.moves, "Of each restart")->capture_default_str();

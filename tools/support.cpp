@@ -254,7 +254,7 @@ void add_support(CLI::App& program, int& exit_code) {
   };
   auto o = std::make_shared<Options>();
   c->add_option("--assemble", o->assemble_every,
-                "Have ptxas and NVRTC assemble each N-th kernel, too; 1: all, default: none")
+                "Also assemble every N-th kernel with ptxas and NVRTC; 1: all, default: none")
       ->check(CLI::NonNegativeNumber);
   c->add_option("-o,--output", o->out, "File for the page; default: standard output");
   c->callback([o, &exit_code] { exit_code = support(o->assemble_every, o->out); });

@@ -92,8 +92,7 @@ class ShapeTuning {
     if (const std::string lines = winners(); !lines.empty())
       collected_.kernels.push_back(autotune::winners_entry(lines));
     if (collected_.kernels.empty())
-      throw std::runtime_error("no shape has a winner or code for a GPU: " + file +
-                               " is not written");
+      throw std::runtime_error("no shape has a winner or GPU code: " + file + " is not written");
     std::ofstream out(file, std::ios::binary);
     out << runtime::encode_bundle(collected_.kernels);
     if (!out.flush()) throw std::runtime_error("cannot write " + file);
@@ -218,16 +217,16 @@ int tune(const TuneArgs& args) {
 void add_tune(CLI::App& program, int& exit_code) {
   CLI::App* command = program.add_subcommand(
       "tune",
-      "Measure the numbers of tune() of exported kernels and what exported calls of the library "
-      "decide, for shapes of a file");
+      "Tune the tune() values of exported kernels and the decisions of exported library calls "
+      "for the shapes of a file");
   command->footer(
       "A line of the file is a call: extents by the names of dimensions, numbers by those of\n"
       "parameters, tensors without names as f32[64,32], optional ones as none; # begins a "
       "comment.\n"
       "  matmul M=4096 N=512 K=1024 scale=0.5\n"
-      "Winners go to the store of this user; what was measured before is not measured again, so "
+      "Winners are stored per user; results in the store are not measured again, so "
       "that\n"
-      "a run that was killed goes on. Exit codes: 0, 2 where all shapes fail, 3 where some do.\n"
+      "a killed run can be resumed. Exit codes: 0, 2 if all shapes fail, 3 if some do.\n"
       "Examples:\n  tegula tune --lib libmine.so --shapes shapes.txt\n"
       "  tegula tune --lib libmine.so --shapes shapes.txt --budget full --gpus cuda:0,cuda:1 -o "
       "mine.tgb\n"

@@ -110,21 +110,20 @@ bool orders_for_nothing(const P& p, const C& c, const Limits& gpu) {
 
 using enum Severity;
 constexpr Rule<P, C> kRules[] = {
-    {"tall", "three consumer warpgroups are wgmma's", refused, 0, is_tall_without_wgmma},
+    {"tall", "only wgmma has three consumer warpgroups", refused, 0, is_tall_without_wgmma},
     {"few_rows", "half of a tile would be empty, or tiles of twice the rows share their keys",
      dominated, 0, has_other_rows_for_few},
     {"shared_memory", "two stages of keys and values do not fit in addition to the queries",
      refused, 1, is_larger_than_shared_memory, true},
-    {"registers", "accumulator, scores and weights leave a thread no registers", degraded, 1,
+    {"registers", "accumulator, scores and weights exceed a thread's registers", degraded, 1,
      is_larger_than_registers, true},
-    {"shape", "other tiles were nowhere measured to be faster", dominated, 1,
+    {"shape", "other tiles were not faster in any measurement", dominated, 1,
      is_no_shape_of_its_own},
-    {"speculation_asked", "the caller or the mask decides it", refused, 2, speculates_otherwise},
-    {"speculation", "a second launch takes longer than is saved, or many tiles are computed twice",
-     dominated, 2, speculates_for_nothing},
-    {"order_asked", "the caller decides it, or there is no list", refused, 3, orders_otherwise},
-    {"order", "tiles are too few, too many, or too short to be ranked", dominated, 3,
-     orders_for_nothing},
+    {"speculation_asked", "the caller or the mask determines it", refused, 2, speculates_otherwise},
+    {"speculation", "a second launch costs more than it saves, or recomputes many tiles", dominated,
+     2, speculates_for_nothing},
+    {"order_asked", "the caller determines it, or there is no list", refused, 3, orders_otherwise},
+    {"order", "tiles are too few, too many or too short to rank", dominated, 3, orders_for_nothing},
 };
 
 /// Returns the overhead of a kv block, in keys: barriers, maxima across lanes, output rescaling.

@@ -61,10 +61,10 @@ constexpr Rule<P, C> kRules[] = {
     {"target", "the target has no clusters", refused, 0, has_no_clusters},
     {"no_cluster", "CTAs that share a tile form clusters", refused, 1, splits_without_cluster,
      true},
-    {"at_once", "the clusters of all tiles run at once, at most 256 CTAs a tile", refused, 1,
+    {"at_once", "all clusters must be co-resident, with at most 256 CTAs per tile", refused, 1,
      is_not_at_once, true},
     {"room", "a CTA has too few keys", dominated, 1, has_no_room, true},
-    {"between", "fewer clusters are combined as fast", dominated, 1, is_between},
+    {"between", "fewer clusters are combined equally fast", dominated, 1, is_between},
 };
 
 /// Returns the estimated time. Each CTA reads a part of its tile's keys and values, limited by its

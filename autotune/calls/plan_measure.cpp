@@ -66,7 +66,7 @@ std::vector<Prepared> PlanMeasure::prepare(std::span<const int> candidates) {
   for (std::size_t i = 0; i < candidates.size(); ++i)
     if (out[i].verdict == Verdict::ok) load(candidates[i], made[i], out[i]);
   if (options_.progress)
-    options_.progress(fmt::format("compiled {} configurations more", candidates.size()));
+    options_.progress(fmt::format("compiled {} more configurations", candidates.size()));
   return out;
 }
 

@@ -77,7 +77,7 @@ bool multicasts_otherwise(const P& p, const C& c, const Limits&) {
 
 using enum Severity;
 constexpr Rule<P, C> kRules[] = {
-    {"height", "most experts have one tile, of 128 rows at most", dominated, 0, has_other_height},
+    {"height", "most experts have one tile of at most 128 rows", dominated, 0, has_other_height},
     {"few_rows", "one warpgroup lacks registers for a wide tile and its epilogue", degraded, 1,
      is_wide_for_few_rows},
     {"width", "other widths were slower in the layers that were measured", dominated, 1,
@@ -88,13 +88,13 @@ constexpr Rule<P, C> kRules[] = {
      has_other_depth},
     {"shared_memory", "the ring does not fit shared memory", refused, 3,
      is_deeper_than_shared_memory, true},
-    {"stages", "the compiler knows what the epilogue needs", dominated, 3, has_given_stages},
-    {"one_order", "tiles of the gradients of weights have one order", refused, 4,
+    {"stages", "the compiler knows the epilogue's shared memory", dominated, 3, has_given_stages},
+    {"one_order", "tiles of weight gradients have a fixed order", refused, 4,
      groups_without_effect},
     {"group", "concurrent tiles share operands in L2 in groups of eight rows", dominated, 4,
      groups_otherwise},
-    {"multicast_rows", "the gradients of weights read rows alone", refused, 5, multicasts_rows},
-    {"multicast", "tiles below each other share weights where the mainloop is long", dominated, 5,
+    {"multicast_rows", "weight gradients read rows only", refused, 5, multicasts_rows},
+    {"multicast", "vertically adjacent tiles share weights if the mainloop is long", dominated, 5,
      multicasts_otherwise},
 };
 

@@ -26,8 +26,7 @@ runtime::DoctorCheck examine_profiles(std::span<const runtime::DeviceProperties>
       f.detail += ", rates of its memory scaled from those of " + std::string(host_profile().name);
   }
   if (gpus.empty()) f.detail = fmt::format("{}, for cpu and sim", host_profile().name);
-  if (!f.present)
-    f.remedy = "tegula calibrate measures this GPU in about a second; a tuning does so, too";
+  if (!f.present) f.remedy = "tegula calibrate measures this GPU in about a second; so does tuning";
   return f;
 }
 

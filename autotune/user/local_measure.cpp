@@ -139,7 +139,7 @@ CheckResult LocalMeasure::check(int candidate) {
   const Difference d = compare(found_[0], wanted_, tensors_);
   if (!d.is_close) return {Verdict::wrong, d.text};
   if (!d.is_equal && promises_bits_)
-    return {Verdict::wrong, "other bits than the defaults': " + d.text};
+    return {Verdict::wrong, "its bits differ from the defaults': " + d.text};
   return {};
 }
 

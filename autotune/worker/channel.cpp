@@ -85,7 +85,7 @@ void Channel::receive_bytes(char* data, std::size_t bytes, Deadline deadline, bo
       bytes -= static_cast<std::size_t>(n);
     } else if (n == 0) {
       throw WorkerLost{may_end && bytes == all ? "the end of the connection"
-                                               : "a message that ends in its middle"};
+                                               : "a truncated message"};
     } else if (errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK) {
       throw WorkerLost{fmt::format("recv: {}", std::strerror(errno))};
     }

@@ -46,7 +46,7 @@ MeasuredArg arg_of(const json& fields) {
 
 MeasuredLaunch launch_of(const json& fields, const std::string& bytes, Device device) {
   const runtime::ReadResult read = runtime::decode_entry(bytes, {});
-  if (read.state != runtime::ReadStatus::ok) throw InternalError("a kernel was sent damaged");
+  if (read.state != runtime::ReadStatus::ok) throw InternalError("a kernel arrived damaged");
   runtime::Compilation of;
   of.device = device;
   if (const auto tile = fields.find("tile"); tile != fields.end()) {
@@ -64,7 +64,7 @@ MeasuredLaunch launch_of(const json& fields, const std::string& bytes, Device de
 Verdict verdict_of(const json& fields) {
   const int verdict = fields.at("verdict").get<int>();
   if (verdict < 0 || verdict > static_cast<int>(Verdict::timeout))
-    throw WorkerLost{"an answer with no known verdict"};
+    throw WorkerLost{"an answer with an unknown verdict"};
   return static_cast<Verdict>(verdict);
 }
 
@@ -136,7 +136,7 @@ LoadedCandidate candidate_of(const WorkerMessage& request, Device device) {
   std::size_t at = 0;
   for (const json& fields : request.fields.at("launches")) {
     const auto bytes = fields.at("bytes").get<std::size_t>();
-    if (bytes > request.blob.size() - at) throw InternalError("a kernel was sent cut off");
+    if (bytes > request.blob.size() - at) throw InternalError("a kernel arrived truncated");
     out.launches.push_back(launch_of(fields, request.blob.substr(at, bytes), device));
     at += bytes;
   }

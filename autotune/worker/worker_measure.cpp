@@ -115,7 +115,7 @@ void WorkerMeasure::bring_up() {
     is_reference_checked_ = true;
   } catch (const WorkerLost& lost) {
     lose();
-    throw lost_error("the process that measures has ended: " + lost.why);
+    throw lost_error("the worker process ended: " + lost.why);
   }
 }
 
@@ -134,14 +134,14 @@ void WorkerMeasure::load(int candidate, LoadedCandidate of) {
   } catch (const WorkerLost& lost) {
     lose();
     ++losses_;
-    throw lost_error("loading it ends the process that measures: " + lost.why);
+    throw lost_error("loading it ends the worker process: " + lost.why);
   }
 }
 
 CheckResult WorkerMeasure::run(int candidate, const char* op) {
   if (losses_ >= options_.max_losses && candidate != 0)
     return {Verdict::refused,
-            fmt::format("not tried: {} candidates have ended the process that measures", losses_)};
+            fmt::format("not tried: {} candidates have ended the worker process", losses_)};
   try {
     make_ready(candidate);
     WorkerMessage request;
@@ -163,8 +163,7 @@ CheckResult WorkerMeasure::run(int candidate, const char* op) {
   } catch (const WorkerLost& lost) {
     lose();
     ++losses_;
-    if (candidate == 0)
-      throw lost_error("the default values end the process that measures them: " + lost.why);
+    if (candidate == 0) throw lost_error("the default values end the worker process: " + lost.why);
     return {lost.timed_out ? Verdict::timeout : Verdict::fault, lost.why};
   }
 }
@@ -196,8 +195,7 @@ Round WorkerMeasure::round(std::span<const int> ids, int repetitions, std::uint6
   } catch (const WorkerLost& lost) {
     lose();
     if (lost.timed_out) verdict = Verdict::timeout;
-    if (ids.empty())
-      throw lost_error("the default values end the process that measures them: " + lost.why);
+    if (ids.empty()) throw lost_error("the default values end the worker process: " + lost.why);
   } catch (const DeviceError&) {
     // A driver error. After a fault, the context is lost.
     if (process_ == nullptr || ids.empty()) throw;

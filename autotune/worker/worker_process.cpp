@@ -56,7 +56,7 @@ WorkerProcess::WorkerProcess(const std::filesystem::path& program) {
   std::array<int, 2> ends{-1, -1};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
     throw DeviceError(diagnostic(ErrorId::driver_call, {}, {}, "socketpair", std::strerror(errno),
-                                 "close files of this process"),
+                                 "close some files of this process"),
                       errno, {});
   channel_ = std::make_unique<Channel>(ends[0]);
   const std::unique_ptr<Channel> of_child = std::make_unique<Channel>(ends[1]);
@@ -106,7 +106,7 @@ WorkerMessage WorkerProcess::receive(Deadline deadline) {
   WorkerMessage answer = guarded([&] { return channel_->receive(deadline); });
   if (const auto error = answer.fields.find("error"); error != answer.fields.end())
     throw DeviceError(diagnostic(ErrorId::measuring, {}, {},
-                                 "in the process that measures: " + error->get<std::string>(),
+                                 "in the worker process: " + error->get<std::string>(),
                                  "TEGULA_TUNE_WORKER=off measures in this process"));
   return answer;
 }

@@ -74,7 +74,7 @@ void NamedBarriers::visit(SharedState& state, OpId op, const ThreadContext& who)
     use(id, count, op, threads);
     const auto there = static_cast<std::int64_t>(threads.count());
     if (who.is_exact && there > count)
-      c_.report(Detector::BarrierCount, "more threads come to a barrier than it counts", op);
+      c_.report(Detector::BarrierCount, "more threads arrive at a barrier than it counts", op);
     // Warps that this analysis does not know may also arrive, so all warpgroups may be
     // synchronized.
     if (waits) join_warpgroups(state, c_.places, there >= count ? warpgroups_of(threads) : all);
@@ -85,7 +85,7 @@ void NamedBarriers::expect_enough(const BarrierUse& use) {
   const int padding = (kWarp - c_.k.info.threads % kWarp) % kWarp;
   if (static_cast<std::int64_t>(use.threads.count()) + padding < use.count)
     c_.report(use.waits ? Detector::Deadlock : Detector::BarrierCount,
-              "a barrier counts more threads than ever come to it", use.first);
+              "a barrier counts more threads than ever arrive at it", use.first);
 }
 
 void NamedBarriers::finish() {

@@ -47,7 +47,7 @@ const char* refuses(const SmemAccess& p, const AccessStatus& s, const SmemAccess
     case AccessKind::Wgmma:
       return write.use == AccessKind::TmaLoad ? nullptr : refuses_product(p, s, write);
     case AccessKind::MbarrierInit:
-      return "an mbarrier is written over";
+      return "an mbarrier is overwritten";
     default:
       return nullptr;
   }
@@ -114,11 +114,12 @@ void access_by_async_proxy(Checker& c, const SharedState& state, const SmemAcces
     if ((is_same_thread && s.fenced) || !c.addresses.do_touch(p, there)) continue;
     if (is_same_thread || (s.seen >> there.group & 1U) != 0)
       c.report(Detector::ProxyFence,
-               "TMA or wgmma reaches what threads wrote without fence_proxy_async", there.op, p.op);
+               "TMA or wgmma reads data that threads wrote without fence_proxy_async", there.op,
+               p.op);
     else
       c.report(Detector::AsyncUnordered,
-               "TMA or wgmma reaches what threads write, and no barrier orders the two", there.op,
-               p.op);
+               "TMA or wgmma accesses data that threads write, and no barrier orders the two",
+               there.op, p.op);
   }
 }
 

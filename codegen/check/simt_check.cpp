@@ -99,7 +99,7 @@ class SimtWalker {
   void region(RegionId r, SharedState& state, const ThreadContext& who) {
     for (OpId op : k_.ops(r)) {
       if (who.has_partial_warp && info(k_[op].opcode).has(kConvergent))
-        c_.report(sim::Detector::Divergence, "a part of a warp runs what all of it must", op);
+        c_.report(sim::Detector::Divergence, "only a part of a warp executes a convergent op", op);
       const Visit& visit = visit_of(k_[op].opcode);
       if (visit.run && (is_async_ || !visit.is_async)) (this->*visit.run)(op, state, who);
     }

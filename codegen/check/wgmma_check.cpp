@@ -170,8 +170,8 @@ void WgmmaCheck::expect_over(const SharedState& state, OpId wait) {
       if (!comes_from(d.operands[i], c_.k[p.op].results[0])) continue;
       c_.report(Detector::Accumulator,
                 s.age == AccessStatus::kOpen
-                    ? "the accumulator is taken, but its wgmma is never committed"
-                    : "the accumulator is taken while its wgmma group is in flight",
+                    ? "the accumulator is used, but its wgmma is never committed"
+                    : "the accumulator is used while its wgmma group is in flight",
                 wait, p.op);
     }
   }

@@ -317,8 +317,8 @@ void give_back(Warp& w, const Instr& i, std::size_t n, std::uint32_t retired_gro
   if (acc.group > retired_group) {
     w.cta.report(w, i, Detector::Accumulator,
                  acc.group >= q.open_group
-                     ? "the accumulator is taken, but its wgmma was never committed"
-                     : "the accumulator is taken while its wgmma group is in flight",
+                     ? "the accumulator is used, but its wgmma was never committed"
+                     : "the accumulator is used while its wgmma group is in flight",
                  -1, 0, acc.op);
     std::fill_n(w.poison(out), w.info(out).regs, ~LaneMask{0});
     origin = acc.op;

@@ -54,7 +54,7 @@ std::string BlockMask::derive(bool in_order) {
   const std::string why = fmt::format("class {}: {}", name(form.mask_class), form.reason);
   is_unsolved_ = form.mask_class == ir::MaskClass::Data && !form.tells_blocks && !in_order;
   if (form.mask_class == ir::MaskClass::Data && !form.tells_blocks)
-    return fmt::format("a range of what is solved, else all ({})", why);
+    return fmt::format("a range by the solved conditions, else all ({})", why);
   const ir::SolvedConditions& limits = ranges.limits();
   is_up_to_row_ = limits.is_single_comparison();
   if (const auto parts = limits.intervals()) {
@@ -64,7 +64,7 @@ std::string BlockMask::derive(bool in_order) {
                        why);
   }
   if (in_order)
-    return fmt::format("a range of what is solved, else all ({}; a list has no order)", why);
+    return fmt::format("a range by the solved conditions, else all ({}; a list has no order)", why);
   derived_ = std::make_shared<const DerivedBlockLists>(*traced.function);
   return fmt::format("a block list derived from the mask ({})", why);
 }

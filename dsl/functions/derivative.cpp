@@ -62,7 +62,7 @@ class Captures {
     const auto part = std::ranges::find(t_.accesses, of.load, &dsl::ViewAccessRecord::load);
     if (part == t_.accesses.end())
       fail(ErrorId::no_derivative, t.kernel[of.load].loc, {}, "a tensor whose gradient is required",
-           "is read in a loop: read it before");
+           "is read in a loop: read it before the loop");
     for (const ir::Value v : part->offsets) found.offsets.push_back(t.tile(v));
     for (const std::int64_t axis : part->axes) found.axes.push_back(static_cast<int>(axis));
     return found;

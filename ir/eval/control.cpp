@@ -97,7 +97,7 @@ void require_progress(Program& p, OpId id, int iteration, std::span<const Value>
   if (region != nullptr && p.wait_for_others()) return;
   if (region == nullptr)
     stop_endless(p, id, "nothing that its condition depends on changes",
-                 "assign in the body what the condition looks at");
+                 "assign in the body the variables that the condition reads");
   const Memory& m = p.evaluation().memory;
   stop_endless(p, id,
                fmt::format("it waits for {}, which {} reads and no program changes",
@@ -207,9 +207,10 @@ void eval_GridBarrier(Program& p, OpId id) {
   }
   while (meeting.generation == generation)
     if (!p.wait_for_others())
-      p.stop_deadlocked(id, fmt::format("{} of {} programs have come to the grid_barrier, and the "
-                                        "others do not",
-                                        meeting.arrived, programs));
+      p.stop_deadlocked(id,
+                        fmt::format("{} of {} programs have arrived at the grid_barrier, and the "
+                                    "others do not",
+                                    meeting.arrived, programs));
   p.acquire_at(token);
 }
 

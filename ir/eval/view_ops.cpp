@@ -124,7 +124,7 @@ void check_made(Program& p, OpId id, const MadeView& view, Type type, Box& box) 
     if (facts.strides[d] == kDynamic && view.tensor.strides[d] % facts.stride_div[d] != 0)
       p.report(FindingKind::Misaligned, id, p.op(id).loc, [&] {
         return fmt::format(
-            "{} of a view whose stride along dimension {} is {} bytes, which is no "
+            "{} of a view whose stride along dimension {} is {} bytes, which is not a "
             "multiple of {} as promised",
             mnemonic, d, view.tensor.strides[d] * size, facts.stride_div[d] * size);
       });

@@ -84,7 +84,7 @@ inline void require_places(const char* kernel, const char* name, const Tensor& t
                            int dim = 0) {
   if (tensor.size(dim) > std::numeric_limits<std::int32_t>::max())
     throw_argument_error(ErrorId::kernel_argument, kernel, name, tensor.str(),
-                         "less than 2147483648 elements: their places are i32");
+                         "fewer than 2147483648 elements: their positions are i32");
 }
 
 /// Throws T1662 for an element type that is not among those listed in `types`.

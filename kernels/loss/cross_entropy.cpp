@@ -121,7 +121,7 @@ void check_cross_entropy(const char* name, const Tensor& logits, const Tensor& l
                  {logits.size(0)});
   if (!(options.label_smoothing >= 0 && options.label_smoothing < 1))
     throw_argument_error(ErrorId::kernel_argument, name, "label_smoothing", options.label_smoothing,
-                         "a number from 0 to 1, which is excluded");
+                         "a number from 0 to below 1");
 }
 
 int block_of(const Tensor& logits, std::int64_t largest) {

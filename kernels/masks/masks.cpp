@@ -48,7 +48,7 @@ Mask window(MaskScalar left, MaskScalar right) {
     fail(
         ErrorId::kernel_argument, left.loc(), {}, "masks::window", "left + right",
         std::int64_t{*behind} + *ahead,
-        "0 or more: else no key is left. A length without a limit is that of the sequence, not -1");
+        "0 or more: otherwise no key remains. For no limit use the length of the sequence, not -1");
   return [=](Tile, Tile, Tile q, Tile kv) {
     return q - kv <= left.value() && kv - q <= right.value();
   };

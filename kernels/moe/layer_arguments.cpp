@@ -73,7 +73,7 @@ void check_scales(const TensorCheck& check, const MoeOptions& o, const LayerCall
   if (by_row && (s.input.defined() || s.hidden.defined()))
     throw_argument_error(ErrorId::kernel_argument, "moe",
                          s.input.defined() ? "scales.input" : "scales.hidden", "given",
-                         "none with ExpertScaling::row: rows have scales of their own");
+                         "none with ExpertScaling::row: rows have their own scales");
   if (by_row) return;
   check("scales.input", s.input, {1}, DType::f32);
   check("scales.hidden", s.hidden, {1}, DType::f32);

@@ -133,7 +133,7 @@ TEST(OneLanguage, ThePlanDescribesTheExecution) {
          Tensor::zeros({1}, DType::i32, d), Tensor::empty({128, 128}, DType::f32, d));
   const std::string said = branch.explain();
   EXPECT_EQ(said.find("wgmma=1"), std::string::npos) << said;
-  EXPECT_NE(said.find("it stands in a branch (if_)"), std::string::npos) << said;
+  EXPECT_NE(said.find("it is in a branch (if_)"), std::string::npos) << said;
 }
 
 }  // namespace

@@ -35,8 +35,8 @@ with tempfile.TemporaryDirectory() as name:
 
     for extent in "x", "-4", "4.5", "99999999999999999999":
         assert f"line 1, add N={extent}: N={extent} is not an extent" in refused(f"add N={extent}")
-    assert "is no kernel with values of tune()" in refused("product M=64 N=96 K=128 ROWS=8")
-    models = refused("product M=64 N=96 K=128", "--gpu", "B300").split("no model is called B300: there are ")[1].strip().split(", ")
+    assert "is not a kernel with values of tune()" in refused("product M=64 N=96 K=128 ROWS=8")
+    models = refused("product M=64 N=96 K=128", "--gpu", "B300").split("unknown model B300: the models are ")[1].strip().split(", ")
     assert len(models) == len(set(models)), models
     assert "it is decided for NVIDIA H200" in refused("product M=64 N=96 K=128", "--gpu", "h200", "--target", "sm_80")
 

@@ -37,7 +37,7 @@ with tempfile.TemporaryDirectory() as name:
     assert cache("why", first, first) == "they are one entry\n"
     assert "target: sm_90a" in cache("show", first)
     assert "no entry begins with" in cache("show", "0123456789", code=2)
-    assert cache("verify") == "2 sound, 0 damaged\n"
+    assert cache("verify") == "2 valid, 0 damaged\n"
     # Kernels of the simulator have no machine code.
     bundle = folder / "b.tgb"
     assert "nothing to export: none of the entries has code for a GPU" in cache("export", "-o", str(bundle), code=2)
@@ -51,7 +51,7 @@ with tempfile.TemporaryDirectory() as name:
     damaged = bytearray(entry.read_bytes())
     damaged[len(damaged) // 2] ^= 1
     entry.write_bytes(damaged)
-    assert cache("verify", code=2).endswith("1 sound, 1 damaged\n")
+    assert cache("verify", code=2).endswith("1 valid, 1 damaged\n")
     refused = run(lesson, TEGULA_PLAN="num_warps=4", TEGULA_JIT="deny", code=-6)
     assert "01_vector_add.cpp:" in refused and "error T1229" in refused, refused
     assert "0 entries removed\n" in cache("gc", "--max-bytes", "1")  # none is ten minutes old

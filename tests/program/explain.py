@@ -19,7 +19,7 @@ for kernel in kernels:
     said = run("explain", kernel)
     lines = said.splitlines()
     assert re.match(r"kernel \w+ for (cuda:0|a GPU that is not present) by llvm \(sm_90a\)$", lines[0]), lines[0]
-    assert ("not present" in lines[0]) == ("no GPU is present: the roofline is that of the profile " in said), said
+    assert ("not present" in lines[0]) == ("no GPU is present: the roofline is for the profile " in said), said
     assert said.count("plan { num_warps=") == 1 and "roofline for " in said, said
     remarks = [line for line in lines if re.search(r": (missed|applied|note): ", line)]
     assert remarks and len(remarks) == len(set(remarks)), remarks

@@ -55,11 +55,11 @@ with tempfile.TemporaryDirectory() as name:
     told = tune(code=3)
     assert "1/4 doubled M=16 N=128: failed: line 1, doubled M=16 N=128: pass the number offset=.." in told, told
     assert "add N=64: failed: error T0614: add: " in told or "T0614" in told, told
-    assert "line 3, absent N=3: no library that was given exports it" in told, told
+    assert "line 3, absent N=3: none of the libraries exports it" in told, told
     assert "4 shapes: 0 won, 0 kept, 1 known, 0 of low confidence, 3 failed" in told, told
     shapes.write_text("add N=64\nabsent N=3\n")
     unwritten = folder / "unwritten.tgb"
-    assert f"no shape has a winner or code for a GPU: {unwritten} is not written" in tune("-o", str(unwritten), code=2)
+    assert f"no shape has a winner or GPU code: {unwritten} is not written" in tune("-o", str(unwritten), code=2)
     assert not unwritten.exists()
     shapes.write_text("doubled M=16 N\n")
     assert "shapes.txt:1: N is not NAME=VALUE" in tune(code=2)

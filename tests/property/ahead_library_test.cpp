@@ -384,7 +384,7 @@ std::string refusal(std::function<void(const Tensor& x, const Tensor& y)> call) 
 TEST_F(AheadLibrary, MemoryOfTheCallableIsRefused) {
   const Tensor own = Tensor::borrow(reinterpret_cast<void*>(4096), {64, 64}, DType::bf16, kGpu);
   EXPECT_THAT(refusal([&](const Tensor&, const Tensor& y) { scale_kernel(own, 2.0f, y); }),
-              ::testing::HasSubstr("a tensor of its own"));
+              ::testing::HasSubstr("a temporary tensor"));
   Scalar<f32> by(2.0f);
   const auto captures = kernel("captures", [&by](In<bf16, 2> x, Out<bf16, 2> y) {
     for (auto [r, c] : grid(y, 8, 64)) y(r, c) = cast<bf16>(cast<f32>(x(r, c)) * by);

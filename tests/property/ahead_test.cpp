@@ -199,10 +199,10 @@ TEST_F(AheadTables, TensorsThatNoCallCanMakeAreRefused) {
   using ::testing::HasSubstr;
   const json one = {1}, none = json::array(), negative = {-1}, huge = {1 << 30, 1 << 30, 1 << 30};
   EXPECT_EQ(made({view, 0, one, kF32, 0, one}), "none");
-  EXPECT_THAT(made({flags + 1, 0, one, kF32, 0, one}), HasSubstr("means nothing"));
-  EXPECT_THAT(made({256, 0, one, kF32, 0, one}), HasSubstr("means nothing"));
+  EXPECT_THAT(made({flags + 1, 0, one, kF32, 0, one}), HasSubstr("an invalid number"));
+  EXPECT_THAT(made({256, 0, one, kF32, 0, one}), HasSubstr("an invalid number"));
   EXPECT_THAT(made({view, 0, one, static_cast<int>(kDTypeCount), 0, one}),
-              HasSubstr("means nothing"));
+              HasSubstr("an invalid number"));
   EXPECT_THAT(made({view, 3, one, kF32, 0, one}), HasSubstr("no call"));
   EXPECT_THAT(made({view, slots::kMade, one, kF32, 0, one}), HasSubstr("no call")) << "itself";
   EXPECT_THAT(made({view, -1, one, kF32, 0, one}), HasSubstr("no call"));

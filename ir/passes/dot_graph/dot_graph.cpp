@@ -72,7 +72,7 @@ class Analysis {
     if (!graph_.is_gemm())
       for (OperandLoad& load : graph_.loads) load.dots.clear();
     if (graph_.loads.empty() && graph_.gathers.empty())
-      return refused("neither TMA nor cp.async loads something in it");
+      return refused("it has a load that neither TMA nor cp.async supports");
     if (!graph_.is_gemm() || sort_loads())
       std::ranges::move(load_remarks_.remarks, std::back_inserter(context_.remarks));
     return std::move(graph_);
@@ -181,8 +181,8 @@ class Analysis {
     if (graph_.gather_of(k_, operand.tile)) return {};
     auto found = copied_load(k_, graph_.loop, load);
     if (!found || !is_for_dots(operand.tile))
-      return i == 0 ? "TMA does not take its first operand as it lies"
-                    : "TMA does not take its second operand as it lies";
+      return i == 0 ? "TMA does not support the layout of its first operand"
+                    : "TMA does not support the layout of its second operand";
     graph_.gathers.push_back(std::move(*found));
     return {};
   }
@@ -245,7 +245,7 @@ class Analysis {
   std::string_view why_not_shape(const GraphDot& dot) const {
     const OpData& d = k_[dot.op];
     const MatrixType* type = matrix_type(k_, d);
-    if (!type) return "tensor cores do not take its types";
+    if (!type) return "tensor cores do not support its types";
     const Type acc = k_.type(d.results[0]);
     const std::int64_t m = acc.shape()[0], n = acc.shape()[1];
     const WarpGrid warps = warp_grid(m, n, graph_.num_warps, graph_.num_warps);
@@ -258,10 +258,10 @@ class Analysis {
 
   std::string_view why_not_operands(const GraphDot& dot) const {
     if (dot.a().form == OperandForm::Register && rows(dot) != kWarpRows * graph_.num_warps)
-      return "its first operand, in registers, has not 16 rows a warp";
+      return "its first operand, in registers, does not have 16 rows per warp";
     for (std::size_t i : {0U, 1U})
       if (dot.operands[i].form != OperandForm::Register && !is_readable(dot, i))
-        return "an operand has no layout in shared memory that wgmma takes";
+        return "an operand has no layout in shared memory that wgmma supports";
     return {};
   }
 

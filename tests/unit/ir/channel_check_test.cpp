@@ -269,10 +269,11 @@ TEST_P(GatheredRows, CopiesAreWaitedFor) {
 TEST_P(GatheredRows, BarriersOfATile) {
   const auto found = broken(Opcode::CtaBarrier, erase);
   EXPECT_EQ(found.size(), 2u);
-  EXPECT_THAT(found.front(), HasSubstr("without a fence and a barrier behind it"));
+  EXPECT_THAT(found.front(), HasSubstr("without a fence and a barrier after it"));
   const bool is_persistent = machine(kGathered, GetParam()).info.persistent;
   EXPECT_THAT(found.back(),
-              HasSubstr(is_persistent ? "before all warps have met behind its MMAs" : "nothing"));
+              HasSubstr(is_persistent ? "before all warps have synchronised after its MMAs"
+                                      : "no op completes"));
 }
 
 TEST_P(GatheredRows, RingsAreAsAnyOther) {
@@ -378,15 +379,16 @@ TEST_F(StoredTiles, BarrierOrFenceLeftOut) {
 
 /// In one slot the next iteration's store meets the reads of this one.
 TEST_F(StoredTiles, OneSlotInPlaceOfTwo) {
-  EXPECT_THAT(broken(Opcode::SmemStore,
-                     [](Kernel& k, OpId op) {
-                       Builder b(k);
-                       b.before(op);
-                       const Value slot = k[op].operands[2], none = b.i32(0);
-                       k.replace_all_uses(slot, none);
-                     }),
-              testing::ElementsAre("threads overwrite a slot before all warps have met behind its "
-                                   "MMAs"));
+  EXPECT_THAT(
+      broken(Opcode::SmemStore,
+             [](Kernel& k, OpId op) {
+               Builder b(k);
+               b.before(op);
+               const Value slot = k[op].operands[2], none = b.i32(0);
+               k.replace_all_uses(slot, none);
+             }),
+      testing::ElementsAre("threads overwrite a slot before all warps have synchronised after its "
+                           "MMAs"));
 }
 
 /// A store moved behind the dots that read the slot.

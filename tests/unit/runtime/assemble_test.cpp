@@ -172,7 +172,7 @@ TEST(Assemble, FaultyToolsAreDeviceErrors) {
   {
     const Stub silent("exit 0");
     EXPECT_THAT(error_of<DeviceError>([] { assemble(job()); }),
-                HasSubstr("reported success and wrote no cubin"));
+                HasSubstr("reported success but wrote no cubin"));
   }
   {
     const Stub hang("exec sleep 30");

@@ -138,7 +138,7 @@ TEST(Launch, FailureNamesTheCause) {
       HasSubstr("error T2004: cuLaunchKernelEx failed: mock text; kernel k on cuda:0, grid [3, 1, "
                 "1], block [1, 1, 1], cluster [2, 1, 1], 0 bytes of dynamic shared memory: 3 "
                 "blocks along x do not divide into clusters of 2 (CUDA_ERROR_MOCK, 1)"));
-  EXPECT_EQ(grid_fault({4, 65536, 1}, {1, 1, 1}), "65536 blocks along y, where 65535 is the most");
+  EXPECT_EQ(grid_fault({4, 65536, 1}, {1, 1, 1}), "65536 blocks along y; the limit is 65535");
 }
 
 TEST(Launch, FaultOfAnEarlierKernelIsCalledSo) {
@@ -166,11 +166,11 @@ TEST(Launch, ImpossibleShapesAreRefusedWithTheLimit) {
   EXPECT_EQ(fault(s), "no such error");
   s.shared_bytes = 232449;
   EXPECT_THAT(fault(s),
-              HasSubstr("232449 bytes of shared memory a block, where the GPU has 232448"));
+              HasSubstr("232449 bytes of shared memory per block, but the GPU has 232448"));
   s.shared_bytes = 232448;
   EXPECT_EQ(fault(s), "no such error");
   s.cluster = {17, 1, 1};
-  EXPECT_THAT(fault(s), HasSubstr("17 blocks a cluster, where 16 is the most"));
+  EXPECT_THAT(fault(s), HasSubstr("17 blocks per cluster; the limit is 16"));
   s.cluster = {16, 1, 1};
   EXPECT_EQ(fault(s), "no such error");
   const std::vector<ArgumentSlot> many(129);
@@ -540,7 +540,7 @@ TEST(DeviceTensor, RoundTripsAndFrees) {
                     HasSubstr("hint: 5 of 10 bytes are free")));
   mock().next_alloc = cu::kErrorStreamCaptureUnsupported;
   EXPECT_THAT(error_of<DeviceError>([] { Tensor::empty({64}, DType::f32, Device::cuda(0)); }),
-              HasSubstr("make the tensor before the capture begins"));
+              HasSubstr("create the tensor before the capture begins"));
 }
 
 }  // namespace
