@@ -11,10 +11,13 @@ CASES = [  # file, text, what it says
     ("ir/a.cpp", "int x;\n\n/// Of a warp.\nint y;\n", "ir/a.cpp:3: 'Of'"),
     ("ir/include/tegula/a.h", "int x = 0;  ///< of a warp\n", "ir/include/tegula/a.h:1: 'of'"),
     ("ir/include/tegula/a.h", "/// What it takes.\nint x = 0;\n", "ir/include/tegula/a.h:1: 'What'"),
+    ("ir/a.cpp", "/// Copies the rows behind the tile.\nint x;\n", "ir/a.cpp:1: 'behind': write after"),
+    ("docs/a.md", "A pointer is no number.\n", "docs/a.md:1: 'is no '"),
     ("codegen/helpers.cpp", "int x;\n", "codegen/helpers.cpp:1: 'helpers'"),
 ]
 GOOD = {"ir/include/tegula/good.h": "int x = 0;  ///< bytes, or\n            ///< of a warp\n",
-        "ir/good.cpp": "#include <vector>\n\n/// Sums a row.\nint sum = 0;  ///< bytes\n", "docs/good.md": "The accumulator.\n"}
+        "ir/good.cpp": "#include <vector>\n\n/// Sums a row.\nint sum = 0;  ///< bytes\n", "docs/good.md": "The accumulator.\nIt is no longer there, and there is no other.\n",
+        "tests/good.cpp": "/// Copies the rows behind the tile.\nint x;\n"}
 
 
 def run(files):

@@ -7,6 +7,7 @@ tools/dev/banned_words.tsv has a row for each: scopes, level, pattern (Python re
   trail  first words of a comment after code
   public first words of either in a public header
   com    any comment
+  text   comments outside of tests/, and pages
   doc    docs/*.md and README.md (docs/experiments/, lab notes, apart)
   file   names of source files, without folder
 Level E fails; W is a word with another legal meaning, or one that is not yet gone: printed by --report, with counts.
@@ -90,11 +91,14 @@ def main():
             look("file", file, 1, path.stem)
             for scope, number, text in parts_of(path.read_text()):
                 look(scope, file, number, text)
+                if scope == "com" and not file.startswith("tests/"):
+                    look("text", file, number, text)
                 if scope in ("block", "trail") and "/include/" in file:
                     look("public", file, number, text)
         elif file == "README.md" or (file.startswith("docs/") and file.endswith(".md") and "/experiments/" not in file):
             for number, line in enumerate(path.read_text().splitlines(), 1):
                 look("doc", file, number, line)
+                look("text", file, number, line)
     if "--report" in sys.argv:
         for rule in rules:
             if counts[rule]:

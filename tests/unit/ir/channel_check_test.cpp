@@ -271,9 +271,9 @@ TEST_P(GatheredRows, BarriersOfATile) {
   EXPECT_EQ(found.size(), 2u);
   EXPECT_THAT(found.front(), HasSubstr("without a fence and a barrier after it"));
   const bool is_persistent = machine(kGathered, GetParam()).info.persistent;
-  EXPECT_THAT(found.back(),
-              HasSubstr(is_persistent ? "before all warps have synchronised after its MMAs"
-                                      : "no op completes"));
+  EXPECT_THAT(
+      found.back(),
+      HasSubstr(is_persistent ? "before all warps have synchronised after its MMAs" : "nothing"));
 }
 
 TEST_P(GatheredRows, RingsAreAsAnyOther) {
