@@ -1,5 +1,5 @@
-// Lesson 2: reductions over whole rows. What lies outside a tensor is absent, so no mask is written
-// anywhere.
+// Lesson 2: reductions over whole rows. Elements outside a tensor are absent, so the kernel needs
+// no masks.
 #include <tegula/tegula.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@ using namespace tegula;
 
 int main() {
   const auto softmax = kernel("softmax", [](In<bf16, 2> x, Out<bf16, 2> y) {
-    for (auto r : grid(rows(y), 1)) {  // one row a program
+    for (auto r : grid(rows(y), 1)) {  // one row per program
       const Tile v = cast<f32>(x(r, all));
       const Tile e = exp(v - max(v));
       y(r, all) = e / sum(e);

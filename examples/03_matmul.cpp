@@ -1,5 +1,5 @@
-// Lesson 3: a plain C++ loop over steps(...) is recorded once, and the accumulator it rebinds is
-// carried around it. tune(...) names the numbers that a tuner may choose.
+// Lesson 3: a C++ loop over steps(...) is recorded once, and the accumulator that it assigns
+// becomes a loop-carried value. tune(...) names the numbers that a tuner may choose.
 #include <tegula/tegula.h>
 
 #include <cstdio>
@@ -38,7 +38,7 @@ int main() {
 
   const Device device = Device::best();
   const std::int64_t m = 70, n = 50, k = 90;
-  // Small integers: every product and every sum is exact, so any other result is a fault.
+  // Small integers: all products and sums are exact, so the results must be equal.
   const Tensor A = Tensor::integers({m, k}, DType::bf16, -4, 4, 1, device),
                B = Tensor::integers({k, n}, DType::bf16, -4, 4, 2, device);
   for (const int bn : {32, 48, 64}) {

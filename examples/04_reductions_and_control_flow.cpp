@@ -1,4 +1,4 @@
-// Lesson 4: a reduction of your own, if_ and while_ for decisions that only run time knows, and a
+// Lesson 4: a user-defined reduction, if_ and while_ for conditions known only at run time, and a
 // Scalar argument.
 #include <tegula/tegula.h>
 
@@ -15,8 +15,8 @@ const auto peak = kernel("peak", [](In<f32, 2> x, Out<f32, 1> y) {
     y(r) = reduce(x(r, all), 0, [](Tile a, Tile b) { return where(abs(a) > abs(b), a, b); });
 });
 
-/// Newton's iteration until it is exact enough, for each row as often as it takes; negative numbers
-/// give 0.
+/// Newton's iteration, repeated for each row until it is accurate enough; the result for negative
+/// numbers is 0.
 const auto roots =
     kernel("roots", [](In<f32, 1> x, Out<f32, 1> root, Out<i32, 1> count, Scalar<f32> tolerance) {
       for (auto i : grid(root, 1)) {

@@ -1,5 +1,5 @@
-// Lesson 5: nothing is hidden. A trace without compiling, the text of every stage, what the
-// compiler decided, and errors that name the place in your own source.
+// Lesson 5: inspection. A trace without compiling, the text of every stage, the compiler's
+// decisions, and errors that name the line in your source.
 #include <tegula/tegula.h>
 
 #include <cstdio>
@@ -51,7 +51,7 @@ int main() {
     right = right && holds(e.what(), "05_look_inside.cpp:") && !e.diagnostic().code.empty();
   }
 
-  // And the kernel computes what it says.
+  // The kernel computes the expected result.
   scale(x, y, 3.0f);
   const std::vector<f32> result = y.to_vector<f32>();
   for (std::size_t i = 0; i < result.size(); ++i)

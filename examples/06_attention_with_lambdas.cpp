@@ -1,5 +1,5 @@
-// Lesson 6: attention whose mask and score function are lambdas of yours. What they capture as a
-// Scalar or a Tensor is read again at every launch: windows and slopes change without compiling.
+// Lesson 6: attention with your own mask and score function as lambdas. Captured Scalars and
+// Tensors are read at every launch: windows and slopes can change without recompilation.
 #include <tegula/kernels/attention.h>
 #include <tegula/tegula.h>
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kHeads = 4, kKvHeads = 2, kLength = 113, kDim = 64;
 
-/// The same in double precision; the largest difference to what the kernel gave.
+/// Computes the same in double precision; returns the largest difference to the kernel's result.
 double largest_error(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O, int window,
                      const std::vector<f32>& slopes) {
   const std::vector<double> q = Q.to_doubles(), k = K.to_doubles(), v = V.to_doubles(),

@@ -1,8 +1,8 @@
 // Lesson 7: a kernel for other languages. TEGULA_EXPORT gives it a name and a C function; PyTorch,
-// or whatever else speaks DLPack, passes its tensors without a copy. Built as a shared library,
+// or any other library with DLPack, passes its tensors without a copy. Built as a shared library,
 // this file is an operator of PyTorch (docs/c-interface.md):
 //   tegula.load("libmine.so", namespace="mine"); y = torch.ops.mine.square(x)
-// Here main() plays the part of the other language, with nothing but tegula.h, a header for C.
+// Here main() plays the part of the other language and uses only tegula.h, a C header.
 #include <tegula/export.h>
 #include <tegula/tegula.h>
 
@@ -13,7 +13,7 @@ using namespace tegula;
 
 namespace {
 
-// The names of dimensions say which extents are equal, and so what shape the result has.
+// Dimensions with equal names have equal extents, which determines the shape of the result.
 const auto square_kernel = kernel("square", [](In<f32, 2> x, Out<f32, 2> y) {
                              for (auto [r, c] : grid(y, 8, 32)) {
                                const Tile v = x(r, c);
@@ -31,8 +31,8 @@ int main() {
   for (int i = 0; i < signature->count; ++i)
     std::printf("%s[%s]\n", signature->params[i].name, signature->params[i].dims);
 
-  // Tensors in host memory, which the interpreter computes with; those of a GPU stay there. x is
-  // column-major, as a transposed tensor of torch would be: strides go along.
+  // Tensors in host memory, for the interpreter; GPU tensors stay on the GPU. x is column-major,
+  // like a transposed torch tensor: strides are passed along.
   std::int64_t shape[2] = {20, 50}, column_major[2] = {1, 20};
   std::vector<float> in(1000), out(1000);
   std::iota(in.begin(), in.end(), 0.0f);
@@ -46,7 +46,7 @@ int main() {
     for (std::size_t c = 0; c < 50; ++c)
       right = right && out[r * 50 + c] == in[c * 20 + r] * in[c * 20 + r];
 
-  // No exception crosses the interface: mistakes are codes, with texts.
+  // No exception crosses the interface: errors are codes with texts.
   right = right && tegula_call(square, args, 1, nullptr) == TEGULA_ARGUMENT;
   const TegulaError* error = tegula_last_error();
   std::printf("%s\n%s\n%s\n", error->text, error->hint,

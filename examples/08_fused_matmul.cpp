@@ -1,5 +1,5 @@
-// Lesson 8: what follows a matrix product is part of it. The epilogue is a lambda on the tile of
-// sums; whatever else it needs is a parameter of the lambda and an argument of the call.
+// Lesson 8: fusing the ops after a GEMM into it. The epilogue is a lambda on the accumulator tile;
+// its further inputs are parameters of the lambda and arguments of the call.
 #include <cmath>
 #include <cstdio>
 

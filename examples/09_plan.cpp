@@ -1,5 +1,5 @@
-// Lesson 9: the schedule is a value. The compiler chooses a plan for each kernel and says why; you
-// may print it, edit it and pass it. A plan that cannot be carried out is an error, with the line.
+// Lesson 9: the plan is a value. The compiler chooses a plan for each kernel and explains it; you
+// can print, edit and pass it. A plan that cannot be executed is an error with the line.
 #include <tegula/tegula.h>
 
 #include <cstdio>
@@ -13,7 +13,7 @@ bool holds(const std::string& text, const char* part) {
   return text.find(part) != std::string::npos;
 }
 
-/// The line of an explanation that is the plan: "plan { num_warps=8 .. }".
+/// Returns the line of an explanation that contains the plan: "plan { num_warps=8 .. }".
 std::string plan_of(const std::string& explanation) {
   const std::size_t begin = explanation.find("plan {");
   return explanation.substr(begin, explanation.find('\n', begin) - begin);
@@ -36,23 +36,23 @@ int main() {
                c = Tensor::empty({256, 256}, DType::f32, device),
                d = Tensor::empty({256, 256}, DType::f32, device);
 
-  // The chosen plan with its reasons. ir/plan.def has a line on each field.
+  // The chosen plan with its reasons. ir/plan.def describes each field.
   product(a, b, c);
   std::printf("--- chosen\n%s\n", product.explain().c_str());
 
-  // Some fields: all others are chosen as before. It is another kernel, compiled for itself.
+  // Some fields: all others are chosen as before. This is another kernel, compiled separately.
   const auto shallow = product.with_plan({.stages = 2, .persistent = false});
   shallow(a, b, d);
   std::printf("--- two slots a ring, a program for each tile\n%s\n",
               plan_of(shallow.explain()).c_str());
   bool right = holds(shallow.explain(), "stages=2 ") && d.to_doubles() == c.to_doubles();
 
-  // Or the whole plan, as it was printed: pinned, whatever later versions would choose.
+  // Or the whole plan in its printed form, which later versions will not change.
   const auto pinned = product.with_plan(plan_of(product.explain()));
   pinned(a, b, d);
   right = right && plan_of(pinned.explain()) == plan_of(product.explain());
 
-  // A plan that does not fit is refused, with one that does.
+  // A plan that does not fit is rejected; the error proposes one that fits.
   try {
     product.with_plan("stages=12")(a, b, d);
     std::printf("twelve slots were not refused\n");

@@ -1,6 +1,6 @@
-// Lesson 10: numbers chosen by measuring. `tune()` names the numbers of a kernel that may be
-// chosen; Kernel::tune() measures them where it runs, and keeps the winner for calls of the same
-// shapes, in the next process too. On a GPU: the eight-line matmul at 2048, 4096 and 8192.
+// Lesson 10: tuning. `tune()` names the numbers of a kernel that may be chosen; Kernel::tune()
+// measures them on the device, and stores the winner for calls of the same shapes, in later
+// processes too. On a GPU: the eight-line matmul at 2048, 4096 and 8192.
 #include <tegula/tegula.h>
 
 #include <chrono>
@@ -23,7 +23,7 @@ auto eight_lines() {
   });
 }
 
-/// Microseconds of a call: wall time over many, after one that compiles.
+/// Returns the microseconds per call: wall time of many calls, after one that compiles.
 template <class K>
 double us_of(const K& k, const Tensor& A, const Tensor& B, const Tensor& C) {
   const Stream stream(A.device());
@@ -60,7 +60,7 @@ bool tune_product(std::int64_t size, Device device) {
       found.was_known ? "known" : "measured", took.count(), found.candidates,
       static_cast<int>(found.rejected.size()), us, tflops, plain_us);
   for (const std::string& line : found.rejected) std::printf("  not %s\n", line.c_str());
-  return C.to_doubles() == D.to_doubles();  // no bit may change
+  return C.to_doubles() == D.to_doubles();  // bitwise equal
 }
 
 }  // namespace
@@ -72,7 +72,7 @@ int main() {
     for (const int size : {2048, 4096, 8192}) right = tune_product(size, device) && right;
     return right ? 0 : 1;
   }
-  // On the host what is measured is the simulator's time, or the interpreter's.
+  // On the host this measures the time of the simulator or the interpreter.
   const auto scaled = kernel("scaled", [](In<f32, 1> x, Out<f32, 1> y) {
     const int block = tune("BLOCK", {16, 64});
     for (auto i : grid(y, block)) y(i) = x(i) * 2.0f;

@@ -1,5 +1,5 @@
-// Lesson 11: a layer of experts. Each token goes to the experts that its router chooses; the rows
-// of all tokens are sorted by expert, multiplied, and added up by token, on the device alone.
+// Lesson 11: a mixture-of-experts layer. A router chooses the experts of each token; the rows of
+// all tokens are sorted by expert, multiplied, and summed per token, entirely on the device.
 #include <cmath>
 #include <cstdio>
 #include <vector>
@@ -14,8 +14,8 @@ namespace {
 
 constexpr int kExperts = 5, kTokens = 24, kHidden = 64, kWidth = 32;
 
-/// A router is a lambda from logits [tokens, experts] to choices: here the best two experts, and of
-/// the second only half of its share.
+/// A router is a lambda from logits [tokens, experts] to choices: here the best two experts, the
+/// second one with half of its weight.
 const Router half_of_the_second{2, [](const Tile& logits, const Index&) {
                                   const Tile ids = topk(logits, 2, 1).indices;
                                   const Tile w = routers::softmax_rows(gather(logits, ids, 1));
@@ -23,7 +23,7 @@ const Router half_of_the_second{2, [](const Tile& logits, const Index&) {
                                                  ids};
                                 }};
 
-/// The same for one token on the host: x and the experts' weights in doubles.
+/// Computes the same for one token on the host, with x and the experts' weights in doubles.
 std::vector<double> on_host(const std::vector<double>& x, const std::vector<double>& z,
                             const std::vector<double>& up, const std::vector<double>& down) {
   int first = 0;
@@ -64,7 +64,7 @@ int main() {
       .up = Tensor::normal({kExperts, 2 * kWidth, kHidden}, DType::bf16, 0, 0.125, 3, device),
       .down = Tensor::normal({kExperts, kHidden, kWidth}, DType::bf16, 0, 0.2, 4, device)};
 
-  // Nothing of it depends on how many rows an expert gets, so a call can be recorded in a graph.
+  // No launch depends on the number of rows per expert, so a call can be recorded in a graph.
   const Moe layer = moe({.router = half_of_the_second, .experts = kExperts});
   layer.from_logits(Stream(device), X, logits, weights, Y);
 

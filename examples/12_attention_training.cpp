@@ -22,7 +22,7 @@ const auto difference =
         dO(r, c) = cast<bf16>(cast<f32>(o(r, c)) - cast<f32>(target(r, c)));
     });
 
-/// A step of gradient descent on f32 parameters, of which attention reads a copy in bf16.
+/// A step of gradient descent on f32 parameters; attention reads a bf16 copy of them.
 const auto descend = kernel(
     "descend", [](In<bf16, 2> gradient, Scalar<f32> rate, InOut<f32, 2> master, Out<bf16, 2> copy) {
       for (auto [r, c] : grid(copy, 8, kDim)) {
@@ -97,7 +97,7 @@ int main() {
                O = Tensor::empty(kShape, DType::bf16, device),
                dO = Tensor::empty(kShape, DType::bf16, device),
                lse = Tensor::empty({1, kHeads, kLength}, DType::f32, device);
-  // Each position's target is the value of the position before it, and the first one's its own.
+  // The target of each position is the value of the preceding position; of the first, its own.
   const Tensor target = V.clone();
   target.slice(2, 1, kLength).copy_from(V.slice(2, 0, kLength - 1));
 
@@ -108,7 +108,7 @@ int main() {
   for (int step = 0; step <= 12; ++step) {
     attend(stream, Q.value, K.value, V, O, {.lse = lse});  // backward needs lse
     difference(stream, O.reshape(kRows), target.reshape(kRows), dO.reshape(kRows));
-    // V is not trained: a gradient that is left out is not computed.
+    // V is not trained: omitted gradients are not computed.
     attend.backward(stream, Q.value, K.value, V, {.O = O, .lse = lse}, {.O = dO},
                     {.Q = Q.gradient, .K = K.gradient});
     const std::vector<double> q = Q.value.to_doubles(), k = K.value.to_doubles();

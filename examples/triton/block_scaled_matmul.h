@@ -11,7 +11,7 @@ inline auto block_scaled_matmul() {
                    Out<f16, 2> C) {
                   for (auto [m, n] : grid(C, 128, 128, group_m(8))) {
                     Tile acc = zeros<f32>(128, 128);
-                    // The next scales are under way while a part is multiplied.
+                    // The next scales are in flight while a part is multiplied.
                     Tile by_row = fill_absent(a_scales(m, 0), 0),
                          by_column = fill_absent(b_scales(n, 0), 0);
                     for (auto k : steps(A.cols(), 128)) {

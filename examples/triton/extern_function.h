@@ -1,5 +1,5 @@
 #pragma once
-// Triton's tutorial 07, a function of a library: here one of the language.
+// Triton's tutorial 07, a library function; here it is part of the language.
 #include <tegula/tegula.h>
 
 namespace tegula::tutorials {

@@ -1,6 +1,6 @@
 #pragma once
 // Triton's tutorial 08, grouped GEMM: products of many shapes in one launch, whose addresses and
-// shapes are in device memory. A fixed number of programs deals out the tiles of all of them.
+// shapes are in device memory. A fixed number of programs shares the tiles of all of them.
 #include <tegula/tegula.h>
 
 namespace tegula::tutorials {

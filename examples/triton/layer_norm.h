@@ -16,7 +16,7 @@ inline auto layer_norm() {
   });
 }
 
-/// The operands of a row in the backward pass, 0 after the last one: the next row loads while
+/// The operands of a row in the backward pass, 0 after the last row: the next row is loaded while
 /// one is computed.
 struct Row {
   Tile dy, x, mean, rstd;
@@ -51,7 +51,7 @@ inline auto layer_norm_backward() {
                 });
 }
 
-/// The sums of all programs.
+/// Adds the sums of all programs.
 inline auto layer_norm_weights() {
   return kernel("layer_norm_weights",
                 [](In<f32, 2> dw, In<f32, 2> db, Out<f16, 1> dweight, Out<f16, 1> dbias) {

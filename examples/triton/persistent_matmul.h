@@ -1,6 +1,6 @@
 #pragma once
-// Triton's tutorial 09, persistent matrix multiplication by TMA. The same loops as any product: the
-// compiler makes it persistent, and stores by TMA where the kernel prefers that.
+// Triton's tutorial 09, persistent matrix multiplication by TMA. The loops are those of any GEMM:
+// the compiler makes it persistent, and stores by TMA because the kernel prefers that.
 #include <tegula/tegula.h>
 
 namespace tegula::tutorials {

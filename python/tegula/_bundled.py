@@ -1,4 +1,4 @@
-"""The libraries inside the wheel, which the package finds relative to itself."""
+"""The libraries in the wheel, found relative to the package."""
 import ctypes
 import pathlib
 
@@ -6,7 +6,7 @@ FOLDER = pathlib.Path(__file__).resolve().parent / "lib"
 
 
 def open_library():
-    """Opens the wheel's libtegula.so, so that libraries of a user that need one find it by its name; None without it."""
+    """Opens the wheel's libtegula.so, so that user libraries that need it find it by name. Returns None if there is none."""
     for path in FOLDER.glob("libtegula.so.*"):
         return ctypes.CDLL(str(path))
     return None

@@ -7,7 +7,7 @@ NONE, TENSOR, INT, FLOAT, POINTER, OBJECT = range(6)
 IN, OUT, INOUT = range(3)
 CPU, CUDA = 1, 2
 
-# (code, bits) of DLDataType -> name, as torch and NumPy have it where they have it.
+# (code, bits) of DLDataType -> name, the same as in torch and NumPy if they have the type.
 DTYPES = {(0, 8): "int8", (0, 16): "int16", (0, 32): "int32", (0, 64): "int64",
           (1, 8): "uint8", (1, 16): "uint16", (1, 32): "uint32", (1, 64): "uint64",
           (2, 16): "float16", (2, 32): "float32", (2, 64): "float64", (4, 16): "bfloat16", (6, 8): "bool",
@@ -50,7 +50,7 @@ class TegulaSignature(ctypes.Structure):
 
 
 def declare(lib):
-    """Types of the functions, as a loaded library (ctypes.CDLL) has them."""
+    """Declares the types of the functions of a loaded library (ctypes.CDLL)."""
     handle, code = ctypes.c_void_p, ctypes.c_int
     lib.tegula_abi.restype = ctypes.c_int32
     lib.tegula_last_error.restype = ctypes.POINTER(TegulaError)
@@ -65,7 +65,7 @@ def declare(lib):
 
 
 def declare_objects(path):
-    """The function that takes Python objects: it needs the interpreter's lock, which ctypes.CDLL gives up."""
+    """Returns the function that takes Python objects. It needs the interpreter lock, which ctypes.CDLL releases."""
     lib = ctypes.PyDLL(path)
     lib.tegula_call_objects.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int32, ctypes.c_void_p]
     lib.tegula_call_objects.restype = ctypes.c_int

@@ -1,4 +1,4 @@
-"""Tensors of any library as DLTensors, for the length of a call."""
+"""Tensors of any library as DLTensors, for the duration of a call."""
 import ctypes
 import functools
 
@@ -15,7 +15,7 @@ _DTYPE_CODES = {name: key for key, name in _c.DTYPES.items()}
 
 
 def of_capsule(capsule):
-    """(address of the DLTensor, whether it is read only). The capsule keeps the tensor."""
+    """Returns (address of the DLTensor, whether it is read-only). The capsule keeps the tensor alive."""
     if capsules.PyCapsule_IsValid(capsule, b"dltensor_versioned"):
         managed = _c.DLManagedTensorVersioned.from_address(capsules.PyCapsule_GetPointer(capsule, b"dltensor_versioned"))
         return ctypes.addressof(managed.dl_tensor), bool(managed.flags & _READ_ONLY)
@@ -23,7 +23,7 @@ def of_capsule(capsule):
 
 
 def capsule_of(tensor, stream):
-    """The producer makes its work visible to `stream`, if the tensor is on a GPU."""
+    """Returns a capsule; if the tensor is on a GPU, the producer orders its work before `stream`."""
     device, _ = tensor.__dlpack_device__()
     given = {"stream": stream if stream else 1} if device == _c.CUDA else {}
     try:
@@ -34,7 +34,7 @@ def capsule_of(tensor, stream):
 
 @functools.lru_cache(maxsize=4096)
 def described(pointer, dtype, device_type, device_id, shape, strides):
-    """(address, what keeps it) of a DLTensor for torch's own facts of a tensor."""
+    """Returns (address, owner) of a DLTensor with torch's own description of a tensor."""
     rank = len(shape)
     sizes = (ctypes.c_int64 * rank)(*shape)
     steps = (ctypes.c_int64 * rank)(*strides)

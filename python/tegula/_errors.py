@@ -3,7 +3,7 @@ from . import _c
 
 
 class Failure(Exception):
-    """An error of the library: the message has what is wrong, one way to mend it, and the place in the C++ source.
+    """An error of the library: the message contains the mistake, a way to fix it, and the location in the C++ source.
 
     code         TegulaCode
     driver_code  CUresult, or 0
@@ -26,7 +26,7 @@ class Error(Failure, RuntimeError):
 
 
 class ArgumentError(Failure, ValueError):
-    """The arguments do not fit."""
+    """The arguments are invalid."""
 
 
 def raise_last(api):

@@ -57,7 +57,7 @@ class _DocOfInstance:
 class Exported:
     __doc__ = _DocOfInstance("""A callable of a library: `f(x, 0.5, y)` in the order of `params`, or by their names.
 
-    Tensors are whatever has `__dlpack__`; outputs are passed, too, and written. None leaves out an optional one.
+    Tensors are objects with `__dlpack__`; outputs are passed, too, and written. None omits an optional argument.
     `stream` is the CUstream (an integer) that a GPU's work is queued on; for PyTorch's tensors the current one.
     """)
 
@@ -83,7 +83,7 @@ class Exported:
 
     @property
     def backward(self):
-        """(name of the exported backward, names of what it takes of this one), or None."""
+        """Returns (name of the exported backward, names of the arguments that it takes from this callable), or None."""
         raw = self._signature()
         return (raw.backward.decode(), tuple(raw.saved.decode().split())) if raw.backward else None
 
@@ -114,7 +114,7 @@ class Exported:
 
 
 def _stream_of(values):
-    """Where the first tensor on a GPU has its work; PyTorch has a current stream, others the legacy one."""
+    """Returns the stream of the first GPU tensor: PyTorch's current stream, the legacy stream for others."""
     for value in values:
         if hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] == _c.CUDA:
             if type(value).__module__.split(".")[0] == "torch":
@@ -125,7 +125,7 @@ def _stream_of(values):
 
 
 def _packed(name, param, value, stream, kept):
-    """The bytes of a TegulaArg. `kept` gets what must live as long as the call."""
+    """Returns the bytes of a TegulaArg. Adds objects that must outlive the call to `kept`."""
     if value is None:
         return struct.pack("=IIQ", _c.NONE, 0, 0)
     if hasattr(value, "__dlpack__"):
@@ -162,7 +162,7 @@ def _opened(path):
 
 
 class Library:
-    """What one shared library exports, as attributes: `mine.scale`. `names` lists them."""
+    """The callables of one shared library, as attributes: `mine.scale`. `names` lists them."""
 
     def __init__(self, path):
         self.path = path
@@ -209,8 +209,8 @@ def load(path, namespace=None):
     """Loads a shared library whose C++ uses TEGULA_EXPORT.
 
     With a namespace each callable becomes operators of PyTorch: `torch.ops.<namespace>.<name>_out` writes the outputs
-    that it is given; `torch.ops.<namespace>.<name>` allocates and returns them, where the names of dimensions tell
-    their shapes, and has a gradient, where one is exported.
+    that it is given; `torch.ops.<namespace>.<name>` allocates and returns them, if the names of dimensions determine
+    their shapes, and has a gradient, if one is exported.
     """
     path = os.fspath(path)
     if path not in _libraries:

@@ -1,9 +1,9 @@
-"""Kernels of the library, as the wheel ships them: matmul, softmax, rms_norm, attention, causal_attention.
+"""Kernels of the library in the wheel: matmul, softmax, rms_norm, attention, causal_attention.
 
     from tegula import kernels
     kernels.softmax(x, y)                         # NumPy, CuPy, PyTorch; y is written
 
-Where PyTorch can be imported they are also its operators, with gradients:
+If PyTorch can be imported, they are also PyTorch operators with gradients:
 
     y = torch.ops.tegula.softmax(x)               # allocates y
     torch.ops.tegula.softmax_out(x, y)            # writes y
