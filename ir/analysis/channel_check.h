@@ -1,6 +1,6 @@
 #pragma once
 // Static check of rings and channels: no deadlock, no slot is overwritten before it is read, and
-// the byte counts match (DESIGN 4, "Plan").
+// the byte counts match.
 #include <optional>
 #include <string>
 

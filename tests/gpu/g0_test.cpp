@@ -94,7 +94,7 @@ TEST_P(G0, AttentionIsRight) {
   EXPECT_LT(worst_lse, 1e-3);
 }
 
-/// A register-operand wgmma may be given registers that the assembler reuses too early (DESIGN 4):
+/// A register-operand wgmma may be given registers that the assembler reuses too early:
 /// integer data, exact, A changing each step, many launches.
 TEST_P(G0, AttentionIsTheSameTenThousandTimes) {
   const ir::Kernel k = read_kernel("attention.tir");

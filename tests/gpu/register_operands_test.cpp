@@ -1,5 +1,5 @@
 // A wgmma that takes A from registers may be given registers which the assembler reuses before they
-// are read (DESIGN 4). Each launch of ten thousand is compared on the GPU with what is right, by
+// are read. Each launch of ten thousand is compared on the GPU with what is right, by
 // both back ends.
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The kernels of DESIGN 3 and the attention sketch, traced, against their pinned tile form.
+// Three basic kernels and an attention, traced, against their pinned tile form.
 #include <gmock/gmock.h>
 
 #include <cstdlib>
