@@ -144,7 +144,7 @@ inline Alignment aligned(int bytes) { return {bytes}; }
 template <Element T, int Rank>
 AddressView<T, Rank> view(const Arg& pointer, const std::array<Arg, Rank>& extents,
                           const std::array<Arg, Rank>& strides, Alignment alignment = {}) {
-  static_assert(Rank > 0, "tegula: a view at an address has dimensions");
+  static_assert(Rank > 0, "tegula: a view at an address needs a dimension");
   return AddressView<T, Rank>(
       detail::AddressedTensor(pointer, dtype_of<T>, extents, strides, alignment.bytes));
 }

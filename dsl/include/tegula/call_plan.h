@@ -73,7 +73,7 @@ class PlanBuilder {
   /// slots, or numbers that are the same in every call.
   template <class... P, class... Args>
   void launch(const Kernel<P...>& kernel, const Args&... args) {
-    static_assert(sizeof...(P) == sizeof...(Args), "tegula: an argument for each parameter");
+    static_assert(sizeof...(P) == sizeof...(Args), "tegula: pass one argument per parameter");
     add(kernel.shared_instance(), std::array<Given, sizeof...(P)>{given<P>(args)...});
   }
   /// Does the same, with the call's arguments from number `from` on as the kernel's last ones.

@@ -422,8 +422,8 @@ template <class C, class R, class... P>
 struct Callee<R (C::*)(P...)> {
   static_assert(
       kNever<C>,
-      "tegula: kernel(name, lambda) takes no mutable lambda: it is run once to record it, "
-      "so that what it changes in itself would be frozen. Leave out `mutable`");
+      "tegula: kernel(name, lambda) does not take a mutable lambda: it runs once, to be recorded, "
+      "so that changes to its own state would be lost. Remove `mutable`");
 };
 template <class C, class R, class... P>
 struct Callee<R (C::*)(P...) noexcept> : Callee<R (C::*)(P...)> {};

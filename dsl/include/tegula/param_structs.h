@@ -72,7 +72,7 @@ auto member_types([[maybe_unused]] Struct& s) {
   constexpr std::size_t kCount = member_count<Struct>();
   static_assert(kCount <= kMaxMembers,
                 "tegula: a struct of kernel parameters has at most 16 members; put some of them "
-                "into a struct of their own");
+                "into a nested struct");
   if constexpr (kCount == 0 || kCount > kMaxMembers) {
     return TypeList<>{};
   } else if constexpr (kCount == 1) {

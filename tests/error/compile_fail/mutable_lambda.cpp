@@ -1,4 +1,4 @@
-// expect: takes no mutable lambda
+// expect: does not take a mutable lambda
 #include <tegula/tegula.h>
 using namespace tegula;
 #ifdef WRONG
