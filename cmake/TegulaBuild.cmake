@@ -1,4 +1,4 @@
-# Compiler, linker and output folders. Whatever only speeds up our own builds is used where present.
+# Compiler, linker and output folders. Tools that only speed up our own builds are used if present.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -33,15 +33,15 @@ if(PROJECT_IS_TOP_LEVEL)
   endif()
 endif()
 
-# The headers of TEGULA_PCH, which only test programs precompile (TegulaTests.cmake). The library compiles without: presets
-# `no-gpu`, `dev` and the tools of users find a missing include.
+# The headers of TEGULA_PCH, which only test programs precompile (TegulaTests.cmake). The library does not, so that the
+# presets `no-gpu` and `dev` find a missing include.
 set(TEGULA_PCH_HEADERS "")
 if(TEGULA_PCH)
   set(TEGULA_PCH_HEADERS <algorithm> <array> <cstdint> <functional> <map> <memory> <optional> <ranges> <set> <span>
       <string> <string_view> <unordered_map> <utility> <variant> <vector> <fmt/format.h>)
 endif()
 
-# Flags of every target of ours; never exported.
+# Flags of all our targets; not exported.
 add_library(tegula_flags INTERFACE)
 target_compile_options(tegula_flags INTERFACE -Wall -Wextra -ffunction-sections -fdata-sections)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")

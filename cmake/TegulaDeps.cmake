@@ -1,9 +1,9 @@
-# Third-party libraries every build needs. They are linked statically, so that a copied libtegula.so is all a machine
-# needs; archives are asked for by file name because the distributions' CMake targets name the shared ones.
+# Third-party libraries that every build needs. They are linked statically, so that a machine needs only a copy of
+# libtegula.so; archives are found by file name, because the distributions' CMake targets name the shared libraries.
 find_package(Threads REQUIRED)
 
-# tegula_archive(NAME HEADER ARCHIVE [FALLBACK]) makes the target dep::NAME from a header and an archive; where only
-# the shared library exists (other distributions) that one is used.
+# tegula_archive(NAME HEADER ARCHIVE [FALLBACK]) makes the target dep::NAME from a header and an archive; if only
+# the shared library exists (other distributions), it is used.
 function(tegula_archive name header archive shared)
   find_path(TEGULA_${name}_INCLUDE ${header} REQUIRED)
   find_library(TEGULA_${name}_LIBRARY NAMES ${archive} ${shared} REQUIRED)
@@ -13,7 +13,7 @@ function(tegula_archive name header archive shared)
   target_link_libraries(dep_${name} INTERFACE ${TEGULA_${name}_LIBRARY})
 endfunction()
 
-# {fmt}: the archive where there is one, else compiled here (9.x and 10.x) or header-only (later versions without an archive).
+# {fmt}: the archive if there is one, else compiled here (9.x and 10.x) or header-only (later versions without an archive).
 find_package(fmt 9 QUIET CONFIG)
 find_path(TEGULA_fmt_INCLUDE fmt/core.h REQUIRED)
 find_library(TEGULA_fmt_ARCHIVE NAMES libfmt.a)

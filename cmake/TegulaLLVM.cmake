@@ -1,12 +1,12 @@
 # dep::llvm: LLVM 19.1's static archives and their headers as SYSTEM. The component names are exact: lower-case
 # `nvptx` would silently become -lLLVMnvptx and fail at link.
 set(ZLIB_USE_STATIC_LIBS ON)
-find_package(LLVM 19.1 REQUIRED CONFIG)  # "19" alone is refused by LLVM's version file
+find_package(LLVM 19.1 REQUIRED CONFIG)  # LLVM's version file rejects "19"
 
 llvm_map_components_to_libnames(llvm_libs
   NVPTXCodeGen NVPTXDesc NVPTXInfo X86CodeGen X86AsmParser X86Desc X86Info OrcJIT Passes)
 
-# LLVMSupport names the shared zstd and z3; nothing pulls z3 in, and zstd is wanted static.
+# LLVMSupport names the shared zstd and z3; no object needs z3, and zstd is linked statically.
 get_target_property(support_libs LLVMSupport INTERFACE_LINK_LIBRARIES)
 list(FILTER support_libs EXCLUDE REGEX "z3|zstd")
 set_target_properties(LLVMSupport PROPERTIES INTERFACE_LINK_LIBRARIES

@@ -42,7 +42,7 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/tegula-config-version.cm
   COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/tegula-config-version.cmake" DESTINATION ${package_dir} COMPONENT library)
 
-# What our own programs and tests use: the shared library as shipped, private headers, and the header-only parts.
+# For our own programs and tests: the shared library as shipped, private headers, and the header-only parts.
 add_library(tegula_internal INTERFACE)
 target_include_directories(tegula_internal INTERFACE "${PROJECT_SOURCE_DIR}")
 target_link_libraries(tegula_internal INTERFACE tegula tegula_flags dep::fmt dep::json dep::xxhash)

@@ -66,7 +66,7 @@ endfunction()
 # cases/TEST.json in the build folder (tools/dev/count_tests.py).
 function(tegula_test test label program file)
   add_test(NAME ${test} COMMAND ${program} --file=${file} --gtest_brief=1 ${ARGN})
-  # Tests of the cache choose a folder of their own; no other test may find an earlier run's kernels.
+  # Tests of the cache choose their own folder; no other test may find kernels of an earlier run.
   set_tests_properties(${test} PROPERTIES LABELS ${label} TIMEOUT 300 SKIP_RETURN_CODE 77
     ENVIRONMENT "TEGULA_CACHE=off;GTEST_OUTPUT=json:${PROJECT_BINARY_DIR}/cases/${test}.json")
 endfunction()

@@ -1,5 +1,5 @@
 # TEGULA_UNITY compiles groups of files as one, which halves the time of a build from scratch: most of a file's compilation is
-# reading headers. CI also compiles each file by itself (preset `no-gpu`; codegen/llvm: tools/dev/check_llvm_sources.sh),
+# spent on headers. CI also compiles each file by itself (preset `no-gpu`; codegen/llvm: tools/dev/check_llvm_sources.sh),
 # which finds a missing include.
 
 # tegula_unity(TARGET SIZE): groups of at most SIZE files of one folder; folders with fewer than four files share theirs.
