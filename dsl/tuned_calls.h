@@ -83,7 +83,7 @@ class TunedCalls {
   std::atomic<const Entry*> latest_ = nullptr;
   std::mutex mutex_;  ///< guards the members below
   std::vector<std::unique_ptr<const Entry>> entries_;
-  /// Of all chosen values and preferred fields.
+  /// One instance for each choice of values and preferred fields.
   std::map<std::pair<Tuning, std::string>, std::shared_ptr<KernelInstance>> instances_;
 };
 
