@@ -70,7 +70,7 @@ TEST(Warning, ProductWithoutWgmma) {
   narrow(A, B, C);
   const std::string wanted =
       at(line,
-         "narrow: a dot runs as mma.sync, not as wgmma: for some MMA, its rows are no "
+         "narrow: a dot runs as mma.sync, not as wgmma: for some MMA, its rows are not a "
          "multiple of 64");
   EXPECT_THAT(heard.texts, ElementsAre(wanted));
   EXPECT_THAT(lines_of(narrow), ElementsAre(wanted));

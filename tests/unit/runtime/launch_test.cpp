@@ -160,8 +160,8 @@ TEST(Launch, ImpossibleShapesAreRefusedWithTheLimit) {
   LaunchShape s;
   s.block = {385, 1, 1};
   EXPECT_THAT(fault(s),
-              HasSubstr("error T2009: kernel k cannot run on cuda:0 (Mock GPU): 385 threads a "
-                        "block, where 168 registers a thread allow 384"));
+              HasSubstr("error T2009: kernel k cannot run on cuda:0 (Mock GPU): 385 threads per "
+                        "block, but 168 registers per thread allow 384"));
   s.block = {384, 1, 1};
   EXPECT_EQ(fault(s), "no such error");
   s.shared_bytes = 232449;

@@ -55,7 +55,7 @@ TEST(Env, ReadsEveryKind) {
 }
 
 TEST(Env, RefusesValuesOutsideTheTable) {
-  const std::string not_allowed = " in the environment: the value is not allowed; give ";
+  const std::string not_allowed = " in the environment: the value is not allowed; use ";
   EXPECT_EQ(refusal_of({{"TEGULA_EAGER", "yes"}}), "TEGULA_EAGER=yes" + not_allowed + "0 or 1");
   EXPECT_EQ(refusal_of({{"TEGULA_LOOP_LIMIT", "0"}}),
             "TEGULA_LOOP_LIMIT=0" + not_allowed + "a positive integer");
