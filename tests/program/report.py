@@ -78,5 +78,5 @@ with tempfile.TemporaryDirectory() as name:
     assert "rank correlation 0.50" in words and "there is no model" in words, words  # 18, 10, 19 against 16, 18, 26
     run.write_text('{"event": "device"}\nnonsense\n')
     done = subprocess.run([program, "report", str(run), "-o", str(page)], capture_output=True, text=True)
-    assert done.returncode == 2 and "run.jsonl:2: no event" in done.stderr, done
+    assert done.returncode == 2 and "run.jsonl:2: not an event" in done.stderr, done
 print("tegula report: ok")
