@@ -282,7 +282,7 @@ void Cta::report_spin() {
   if (s.read) {
     const Loc loc = kernel()[s.read].loc;
     text = fmt::format(
-        "the loop waits for {}, which contains {} and never changes: {}{} reads it{}",
+        "the loop waits for {}, which contains {} and no thread changes: {}{} reads it{}",
         global().describe(s.address), s.value, op_name(kernel(), s.read),
         loc.known() ? fmt::format(" at {}:{}", loc.file, loc.line) : "", last_change(s.address));
   }

@@ -113,7 +113,7 @@ TEST(SimDetectors, EndlessWaitsNameTheWordAndItsLastWriter) {
                        DetectorSet::all());
   const Finding* f = r.find(Detector::Deadlock);
   ASSERT_NE(f, nullptr) << r.str();
-  EXPECT_NE(f->text.find("which holds 1 and nobody changes"), std::string::npos) << f->text;
+  EXPECT_NE(f->text.find("which contains 1 and no thread changes"), std::string::npos) << f->text;
   EXPECT_NE(f->text.find("changed last by atom_global at test.tir:"), std::string::npos) << f->text;
 }
 
