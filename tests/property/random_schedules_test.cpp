@@ -32,7 +32,7 @@ constexpr std::uint64_t kCarriedOut = 500;
 constexpr std::uint64_t kVainDraws = 600;
 
 /// The passes carry out something else, or no plan is like that.
-bool is_not_had(std::string_view code) { return code == "T1406" || code == "T1407"; }
+bool is_unsupported(std::string_view code) { return code == "T1406" || code == "T1407"; }
 
 class RandomSchedules {
  public:
@@ -132,7 +132,7 @@ class RandomSchedules {
       const int n = kIterations[random_() % std::size(kIterations)];
       EXPECT_EQ(shape_.fault(k.tile, k.simt, n, want_[n], random_()), "") << n << " iterations";
     } catch (const CompileError& e) {
-      if (!is_not_had(e.diagnostic().code)) throw;
+      if (!is_unsupported(e.diagnostic().code)) throw;
       ++not_had_;
     }
   }
