@@ -158,7 +158,8 @@ struct ListedLayers {
   Attention layer;
 };
 
-/// The list is built once per call, then all layers use it. Tensors and number are those of `table`.
+/// The list is built once per call, then all layers use it. Tensors and number are those of
+/// `table`.
 Case table_layers() {
   using Key = std::tuple<void*, std::int64_t, std::int64_t, double>;
   const auto made = std::make_shared<std::map<Key, ListedLayers>>();

@@ -119,7 +119,8 @@ Tile extract(const Arg& x, Axis axis, const Arg& i) {
   }
   const ir::Value at = checked_index(t, "extract", i);
   if (!t.kernel.type(at).is_scalar())
-    fail(ErrorId::scalar_required, i.loc(), {t.origin(at, "the index")}, "extract", t.type_text(at));
+    fail(ErrorId::scalar_required, i.loc(), {t.origin(at, "the index")}, "extract",
+         t.type_text(at));
   ir::Ints shape = shape_of(t, v);
   shape[static_cast<std::size_t>(a)] = 1;
   const Tile line = gathered(t, v, dsl::broadcast_to(t, at, shape), a);
