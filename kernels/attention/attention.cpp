@@ -9,10 +9,12 @@
 
 #include "kernels/argument_error.h"
 #include "kernels/attention/arguments.h"
+#include "kernels/attention/cache_arguments.h"
 #include "kernels/attention/backward.h"
 #include "kernels/attention/forward_kernel.h"
 #include "kernels/attention/heuristics.h"
 #include "kernels/attention/table_reads.h"
+#include "kernels/attention/work_list.h"
 #include "tegula/attention_tiles.h"
 #include "tegula/configured_kernel.h"
 #include "tegula/int_math.h"
@@ -34,9 +36,10 @@ constexpr int kKeysAgain = 64;
 /// keep their divisibility and one kernel serves all numbers of rows and clusters.
 constexpr std::int64_t kRowsOfStride = 16;
 
-SplitKvSlots split_kv_slots(PlanBuilder& plan, const AttentionCall& c, std::int64_t clusters) {
-  const std::int64_t tiles = c.Q.size(0) * c.Q.size(1),
-                     rows = ceil_div(c.Q.size(2), kRowsOfStride) * kRowsOfStride;
+/// Returns the workspace of `tiles` tiles that so many clusters, or parts, share.
+SplitKvSlots split_kv_slots(PlanBuilder& plan, const AttentionCall& c, std::int64_t tiles,
+                            std::int64_t clusters) {
+  const std::int64_t rows = ceil_div(c.Q.size(2), kRowsOfStride) * kRowsOfStride;
   return {plan.scratch({tiles, clusters, rows, c.V.size(3)}, DType::f32),
           plan.scratch({tiles, clusters, 2, rows}, DType::f32)};
 }
@@ -61,15 +64,20 @@ struct AttentionKernels {
       // One argument per member of the kernel's structs.
       plan.launch(kernel, slots.Q, slots.K, slots.V, slots.O, slots.lse, scale, c.pack_gqa,
                   c.K.numel() == 0, c.seqlen_q, slots.cu_q, slots.cu_kv, slots.kv_lengths,
-                  slots.table, slots.sinks, slots.row_max, lists.blocks, lists.counts, lists.full,
+                  slots.table, slots.work, slots.sinks, slots.row_max, lists.blocks, lists.counts, lists.full,
                   pass, flags, programs, lists.order, shared.acc_partials, shared.row_stats);
     };
     const ForwardKernel<T> kernel = kernel_of(
         main, "attention", tiles_of(c, splits, config, plan.tensor(lists.order).defined()));
     latest = kernel.shared_instance().get();
+    if (const auto work = facts->listed_work(c)) {
+      const std::int64_t kv_heads = c.Q.size(1);
+      shared = split_kv_slots(plan, c, kv_heads, work->slots);
+      return launch(kernel, SoftmaxPass::exact, plan.counters(kv_heads * work->slots), 0);
+    }
     if (splits.clusters > 1) {
-      shared = split_kv_slots(plan, c, splits.clusters);
       const std::int64_t tiles = c.Q.size(0) * c.Q.size(1);
+      shared = split_kv_slots(plan, c, tiles, splits.clusters);
       return launch(kernel, SoftmaxPass::exact, plan.counters(splits.cluster_ctas * tiles),
                     static_cast<int>(splits.clusters));
     }
@@ -147,19 +155,20 @@ enum Argument : std::uint8_t {
   kCuKv,
   kKvLengths,
   kTable,
+  kWork,
   kBlocks,
   kCounts,
   kFull
 };
 
 auto arguments(const Tensor& Q, const KvCache& kv, const Tensor& O, const AttentionExtras& x,
-               const CuSeqlens& lengths, const Tensor& kv_lengths, const BlockList& list) {
-  return tensor_args(Q, kv.k, kv.v, O, x.lse, x.row_max, x.sinks, lengths.q, lengths.kv, kv_lengths,
-                     kv.table, list.kv_indices, list.kv_num_blocks, list.full_kv_num_blocks);
+               const CuSeqlens& lengths, const KvBatch& batch, const BlockList& list) {
+  return tensor_args(Q, kv.k, kv.v, O, x.lse, x.row_max, x.sinks, lengths.q, lengths.kv,
+                     batch.kv_lengths, kv.table, batch.schedule, list.kv_indices, list.kv_num_blocks, list.full_kv_num_blocks);
 }
 
 /// Layouts of a call's tensors.
-enum class CallKind : std::uint8_t { dense, varlen, paged };
+enum class CallKind : std::uint8_t { dense, varlen, paged, scheduled };
 
 PlanOptions plan_options(CallKind kind, std::int64_t max_seqlen_q) {
   return {static_cast<std::int64_t>(kind), max_seqlen_q};
@@ -194,7 +203,19 @@ AttentionSlots slots_of(PlanBuilder& plan, const AttentionCall& c) {
           plan.argument(kCuKv),
           plan.argument(kKvLengths),
           plan.argument(kTable),
+          {},
           {plan.argument(kBlocks), plan.argument(kCounts), plan.argument(kFull), {}}};
+}
+
+void check_schedule(const KvBatch& batch) {
+  const Tensor &t = batch.schedule, &lengths = batch.kv_lengths;
+  const bool fits = t.defined() && t.dtype() == DType::i32 && t.rank() == 1 && t.is_contiguous() &&
+                    t.device() == lengths.device() &&
+                    t.size(0) >= schedule_words(lengths.size(0), t.device());
+  if (!fits)
+    throw_argument_error(ErrorId::kernel_argument, "attention", "schedule",
+                         t.defined() ? t.str() : "undefined",
+                         "a contiguous i32 tensor of schedule_words(requests, device) elements");
 }
 
 /// Rejects tensors that have a meaning for softmax only.
@@ -217,7 +238,11 @@ KvRange causal_full(const Tile& first, const Tile&, const Tile&) {
 
 struct Attention::Kernels {
   explicit Kernels(std::shared_ptr<const AttentionHeuristics> of)
-      : facts(std::move(of)), of_bf16(facts), of_f16(facts), tables(facts) {}
+      : facts(std::move(of)),
+        of_bf16(facts),
+        of_f16(facts),
+        tables(facts),
+        work_lists(facts->traversal) {}
 
   const AttentionSpec& spec() const { return facts->spec; }
 
@@ -238,7 +263,7 @@ struct Attention::Kernels {
 
   void call_paged(const Stream& stream, const Tensor& Q, const KvCache& cache, const Tensor& O,
                   const KvBatch& batch, const AttentionExtras& extras) const {
-    plans.call(stream, arguments(Q, cache, O, extras, {batch.q_offsets, {}}, batch.kv_lengths, {}),
+    plans.call(stream, arguments(Q, cache, O, extras, {batch.q_offsets, {}}, batch, {}),
                plan_options(CallKind::paged, batch.max_seqlen_q), [&](PlanBuilder& plan) {
                  check_weighting_extras(spec().weighting, extras);
                  if (spec().blocks)
@@ -247,8 +272,37 @@ struct Attention::Kernels {
                  const AttentionCall call =
                      paged_call(Q, cache, O, batch, extras, facts->schedule.pack_gqa);
                  tables.check_paged(batch.kv_lengths.size(0), Q.size(1));
+                 if (batch.schedule.defined()) check_schedule(batch);
                  if (batch.kv_lengths.size(0) > 0 && Q.size(0) > 0) build(plan, call);
                });
+  }
+
+  void schedule(const Stream& stream, const Tensor& Q, const KvCache& cache, const KvBatch& batch,
+                const Tensor& list) const {
+    const KvBatch into{batch.q_offsets, batch.kv_lengths, batch.max_seqlen_q, list};
+    plans.call(stream, arguments(Q, cache, {}, {}, {batch.q_offsets, {}}, into, {}),
+               plan_options(CallKind::scheduled, batch.max_seqlen_q), [&](PlanBuilder& plan) {
+                 check_cache("schedule", cache, batch);
+                 check_schedule(into);
+                 require_rank("schedule", "Q", Q, 3);
+                 const Dims rows{Q.size(0), Q.size(1), cache.v.size(3)};
+                 const AttentionCall call =
+                     paged_call(Q, cache, Tensor::borrow(Q.data(), rows, Q.dtype(), Q.device()),
+                                batch, {}, facts->schedule.pack_gqa);
+                 const auto work = facts->listed_work(call);
+                 if (!work || batch.kv_lengths.size(0) == 0) return;
+                 write_work(plan, call, work_of(plan, *work));
+               });
+  }
+  /// Returns the caller's schedule as a list.
+  static PlanSlot work_of(PlanBuilder& plan, const WorkExtents& extents) {
+    return plan.view(plan.argument(kWork), [items = extents.items](const Tensor& t) {
+      return Tensor::borrow(t.data(), {items, WorkItem::kWords}, DType::i32, t.device());
+    });
+  }
+  void write_work(PlanBuilder& plan, const AttentionCall& call, PlanSlot list) const {
+    work_lists.write(plan, plan.argument(kCuQ), plan.argument(kKvLengths), call.max_seqlen_kv,
+                     facts->config(call).block_kv, list);
   }
 
   void build_dense(PlanBuilder& plan, AttentionCall call) const {
@@ -264,7 +318,13 @@ struct Attention::Kernels {
   }
   void build(PlanBuilder& plan, const AttentionCall& call) const {
     const float scale = spec().scale.value_or(1.0f / std::sqrt(static_cast<float>(call.Q.size(3))));
-    const AttentionSlots slots = slots_of(plan, call);
+    AttentionSlots slots = slots_of(plan, call);
+    if (const auto work = facts->listed_work(call)) {
+      const bool is_given = plan.tensor(plan.argument(kWork)).defined();
+      slots.work = is_given ? work_of(plan, *work)
+                            : plan.scratch({work->items, WorkItem::kWords}, DType::i32);
+      if (!is_given) write_work(plan, call, slots.work);
+    }
     const SplitKv splits = facts->split_kv(call);
     const AttentionConfig config = facts->config(call, splits.all() > 1);
     BlockListSlots lists;
@@ -342,6 +402,7 @@ struct Attention::Kernels {
   AttentionKernels<bf16> of_bf16;
   AttentionKernels<f16> of_f16;
   AttentionTables tables;
+  WorkLists work_lists;
 
   /// Returns the backward pass, which the first call of it makes.
   const AttentionBackward& backward() const {
@@ -402,6 +463,12 @@ void Attention::paged(const Stream& stream, const Tensor& Q, const KvCache& cach
                       const KvBatch& batch, const AttentionExtras& extras, Loc at) const {
   const detail::CallPlace here(at);
   kernels_->call_paged(stream, Q, cache, O, batch, extras);
+}
+
+void Attention::schedule(const Stream& stream, const Tensor& Q, const KvCache& cache,
+                         const KvBatch& batch, const Tensor& schedule, Loc at) const {
+  const detail::CallPlace here(at);
+  kernels_->schedule(stream, Q, cache, batch, schedule);
 }
 
 void Attention::backward(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,

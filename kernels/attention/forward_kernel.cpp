@@ -8,6 +8,7 @@
 #include "kernels/attention/query_rows.h"
 #include "kernels/attention/softmax_state.h"
 #include "kernels/attention/split_kv.h"
+#include "kernels/attention/work_list.h"
 #include "tegula/attention_tiles.h"
 
 namespace tegula::kernels {
@@ -58,6 +59,7 @@ class Program {
     if (rows_.cu_q && !rows_.pack_gqa) return tiles_of_sequences(fallback_flags);
     const bool is_masked = spec_.mask || spec_.kv_range || spec_.blocks;
     const int rows = tiles_.block_q;
+    if (paged_.work) return tiles_of_work();
     if (shared_) return tiles_of_several();
     if (programs_ > 1) return tiles_of_clusters();
     for (auto [b, h, m] : grid(space(), 1, 1, rows, balanced_pairs.when(is_masked)))
@@ -83,13 +85,27 @@ class Program {
       const TileResult part =
           of_cluster(b, h, m, mine, cluster * programs_ + rank, shared.clusters * programs_);
       const auto& softmax = std::get<OnlineSoftmax>(part.state);
-      if_(shared.publish(softmax, tile, cluster, mine, dv_, tile * programs_ + rank), [&] {
-        // Only rows that exist, a few at a time: usually there are few.
-        const Tile end = min(mine.first() + mine.block(), x_.Q.dim(2));
-        for (auto some : steps(mine.first(), end, SplitKvPartials::kRows))
-          store({part.sequence, rows_of(part.sequence, h, some),
-                 shared.combine_all(tile, some, dv_, factor_)},
-                h, some);
+      if_(shared.publish(softmax, tile, cluster, mine, dv_, tile * programs_ + rank,
+                         shared.clusters),
+          [&] { store_combined(part, h, mine, tile, Tile(0), shared.clusters); });
+    }
+  }
+
+  /// Each program processes a part of the keys of a request and a kv head; of several parts, the
+  /// last one to finish stores the result.
+  void tiles_of_work() const {
+    const Tile heads = x_.O.dim(1);
+    for (auto [i, h] : grid({paged_.work->dim(0), heads}, 1, 1)) {
+      const WorkItem item = WorkItem::of(*paged_.work, i);
+      assume(item.request >= 0), assume(item.request < paged_.kv_lengths->dim(0));
+      const Index b(item.request, 1), m = slice(0, tiles_.block_q);
+      const TileResult part = attend_tile(b, h, m, {}, KvPart{item.part, item.parts});
+      if_(item.parts == 1 && item.part == 0, [&] { store(part, h, m); });
+      if_(item.parts > 1, [&] {
+        const Tile head = cast<i32>(h.first()), arrival = item.slot * cast<i32>(heads) + head;
+        if_(shared_->publish(std::get<OnlineSoftmax>(part.state), head, item.slot + item.part, m,
+                             dv_, arrival, item.parts),
+            [&] { store_combined(part, h, m, head, item.slot, item.slot + item.parts); });
       });
     }
   }
@@ -179,6 +195,7 @@ class Program {
     rows_.cu_q->do_not_specialize(0);
     if (rows_.cu_kv) rows_.cu_kv->do_not_specialize(0);
     if (paged_.kv_lengths) paged_.kv_lengths->do_not_specialize(0);
+    if (paged_.work) paged_.work->do_not_specialize(0);
     if (rows_.pack_gqa) any_number_of_rows();
     if (lists_.blocks) lists_.blocks->do_not_specialize(0), lists_.counts->do_not_specialize(0);
     if (lists_.full) lists_.full->do_not_specialize(0);
@@ -271,6 +288,16 @@ class Program {
   Rescaling rescaling() const {
     if (pass_ == SoftmaxPass::speculative) return Rescaling::never;
     return rescaling_ == Rescaling::lazy && !softmax_.row_max ? Rescaling::lazy : Rescaling::exact;
+  }
+
+  /// Stores the rows of a tile, combined from its partials [first, end). There are few rows.
+  void store_combined(const TileResult& part, const Index& h, const Index& rows, const Tile& tile,
+                      const Tile& first, const Tile& end) const {
+    const Tile last = min(rows.first() + rows.block(), x_.Q.dim(2));
+    for (auto some : steps(rows.first(), last, SplitKvPartials::kRows))
+      store({part.sequence, rows_of(part.sequence, h, some),
+             shared_->combine_all(tile, first, end, some, dv_, factor_)},
+            h, some);
   }
 
   /// Computes the tile over a part of its keys and combines it with the parts of the other CTAs of

@@ -32,6 +32,7 @@ struct ForwardRows {
 struct PagedRows {
   std::optional<In<i32, 1>> kv_lengths;
   std::optional<In<i32, 2>> table;
+  std::optional<In<i32, 2>> work;  ///< one program per entry (WorkItem) and kv head
 };
 
 /// Tensors for softmax only (AttentionExtras).

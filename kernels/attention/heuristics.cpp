@@ -122,6 +122,14 @@ SplitKv AttentionHeuristics::split_kv(const AttentionCall& c) const {
   return choose_split_kv({tiles, c.K.size(2), static_cast<int>(key_bytes)}, c.Q.device());
 }
 
+std::optional<WorkExtents> AttentionHeuristics::listed_work(const AttentionCall& c) const {
+  if (!c.is_paged || !c.pack_gqa || c.Q.size(2) > kSmallQBlock || given_tiles() ||
+      spec.weighting != AttentionNormalization::softmax || schedule.split_kv == 1 ||
+      c.seqlen_kv() < device_profile(c.Q.device()).attention.least_keys_to_split)
+    return std::nullopt;
+  return work_extents(c.lengths.q.size(0) - 1, c.K.size(1), c.Q.device());
+}
+
 AskedFor AttentionHeuristics::speculation(const AttentionCall& c) const {
   if (spec.weighting != AttentionNormalization::softmax) return AskedFor::no;
   const bool asks = numerics.rescaling == Rescaling::never;

@@ -6,6 +6,7 @@
 #include "kernels/attention/kv_traversal.h"
 #include "kernels/attention/list_args.h"
 #include "kernels/attention/split_kv.h"
+#include "kernels/attention/work_list.h"
 #include "tegula/attention_tiles.h"
 #include "tegula/functions.h"
 #include "tegula/kernels/attention.h"
@@ -28,6 +29,9 @@ struct AttentionHeuristics {
   /// Returns the split-KV of a tile of kSmallQBlock queries: more than one program if there are
   /// many keys, and too few tiles to occupy all SMs.
   SplitKv split_kv(const AttentionCall& c) const;
+  /// Returns the extents of the work list of a paged call with at most one query per request, or
+  /// nothing if the call uses none: there are few keys, or the schedule says so.
+  std::optional<WorkExtents> listed_work(const AttentionCall& c) const;
   /// Returns the problem that the choice of tiles depends on, with or without split-KV.
   AttentionProblem problem(const AttentionCall& c, bool splits_kv = false) const;
   /// Returns the configuration of a call; the caller's choices are kept.

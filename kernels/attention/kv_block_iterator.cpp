@@ -40,7 +40,7 @@ void KvBlockIterator::place(const std::vector<KvRange>& keys) {
     }
   Tile taken = tegula::full<i32>(0), steps = tegula::full<i32>(0);
   for (const KvRange& s : visible_) {
-    const Tile first = max(s.lo, taken), blocks = cdiv(max(s.hi - first, 0), block_);
+    const Tile first = max(s.lo, taken), blocks = cdiv(max(0, s.hi - first), block_);
     const Tile before = steps * block_;
     parts_.push_back({first - before, steps});
     steps = steps + blocks;
@@ -101,7 +101,7 @@ tegula::detail::LoopRange KvBlockIterator::steps() const {
   return tegula::steps(lo_, last, stride());
 }
 
-Tile KvBlockIterator::count() const { return cdiv(max(end() - lo_, 0), stride()); }
+Tile KvBlockIterator::count() const { return cdiv(max(0, end() - lo_), stride()); }
 
 Index KvBlockIterator::step(const Tile& number) const {
   return slice(lo_ + number * stride(), stride());

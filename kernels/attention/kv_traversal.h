@@ -19,7 +19,7 @@ struct AttentionTensors {
 /// The tensors of a call as slots of its plan, in the layout that the kernel reads. `list` is the
 /// caller's block list.
 struct AttentionSlots {
-  PlanSlot Q, K, V, O, lse, row_max, sinks, cu_q, cu_kv, kv_lengths, table;
+  PlanSlot Q, K, V, O, lse, row_max, sinks, cu_q, cu_kv, kv_lengths, table, work;
   BlockListSlots list;
 };
 

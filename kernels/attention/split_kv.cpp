@@ -35,7 +35,8 @@ OnlineSoftmax combine_in_cluster(const OnlineSoftmax& part, const Tile& factor, 
 }
 
 Tile SplitKvPartials::publish(const OnlineSoftmax& s, const Tile& tile, const Tile& cluster,
-                              const Index& rows, const Index& columns, const Tile& arrival) const {
+                              const Index& rows, const Index& columns, const Tile& arrival,
+                              const Tile& clusters) const {
   const Index t = slice(tile, 1), c = slice(cluster, 1);
   acc_partials(t, c, rows, columns) = s.acc;
   row_stats(t, c, slice(0, 1), rows) = s.row_max;
@@ -43,12 +44,13 @@ Tile SplitKvPartials::publish(const OnlineSoftmax& s, const Tile& tile, const Ti
   return arrive_and_test_last(arrivals + arrival, clusters);
 }
 
-OnlineSoftmax SplitKvPartials::combine_all(const Tile& tile, const Index& rows,
-                                           const Index& columns, const Tile& factor) const {
+OnlineSoftmax SplitKvPartials::combine_all(const Tile& tile, const Tile& first, const Tile& end,
+                                           const Index& rows, const Index& columns,
+                                           const Tile& factor) const {
   const Index t = slice(tile, 1);
   OnlineSoftmax s(static_cast<int>(rows.block()), static_cast<int>(columns.block()),
                   Rescaling::exact, DType::f32);
-  for (auto c : steps(clusters, kAtOnce)) {
+  for (auto c : steps(first, end, kAtOnce).bounded()) {
     const Tile row_maxes =
                    fill_absent(row_stats(t, c, slice(0, 1), rows), OnlineSoftmax::kMinFiniteMax),
                row_sums = fill_absent(row_stats(t, c, slice(1, 1), rows), 0),

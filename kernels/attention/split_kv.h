@@ -13,23 +13,24 @@ namespace tegula::kernels {
 /// results are bitwise reproducible.
 OnlineSoftmax combine_in_cluster(const OnlineSoftmax& part, const Tile& factor, int programs);
 
-/// Workspace of the clusters that share a tile: partial accumulators [tiles, clusters, rows,
-/// columns], and row_max and row_sum [tiles, clusters, 2, rows].
+/// Workspace of the clusters, or of the programs without a cluster, that share a tile: partial
+/// accumulators [tiles, clusters, rows, columns], and row_max and row_sum [tiles, clusters, 2,
+/// rows].
 struct SplitKvPartials {
   /// Rows that `combine_all` processes at a time.
   static constexpr int kRows = 8;
 
   const InOut<f32, 4>&acc_partials, &row_stats;
   Tile arrivals;  ///< pointer to counters that are 0: one per tile and CTA of a cluster
-  Tile clusters;
+  Tile clusters;  ///< that share a tile; unused with work lists
 
-  /// Publishes some rows of a tile for one cluster. Returns true in the last cluster, which may
-  /// read the partials of all clusters.
+  /// Publishes some rows of a tile for one of `clusters` clusters. Returns true in the last one,
+  /// which may read the partials of all of them.
   Tile publish(const OnlineSoftmax& s, const Tile& tile, const Tile& cluster, const Index& rows,
-               const Index& columns, const Tile& arrival) const;
-  /// Combines the partials of all clusters in a fixed order: bitwise reproducible.
-  OnlineSoftmax combine_all(const Tile& tile, const Index& rows, const Index& columns,
-                            const Tile& factor) const;
+               const Index& columns, const Tile& arrival, const Tile& clusters) const;
+  /// Combines the partials of clusters [first, end) in a fixed order: bitwise reproducible.
+  OnlineSoftmax combine_all(const Tile& tile, const Tile& first, const Tile& end, const Index& rows,
+                            const Index& columns, const Tile& factor) const;
 };
 
 }  // namespace tegula::kernels

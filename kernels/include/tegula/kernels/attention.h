@@ -251,6 +251,14 @@ class Attention {
              const KvBatch& batch, const AttentionExtras& extras = {},
              Loc at = std::source_location::current()) const;
 
+  /// Writes `schedule`, which distributes the work of a decoding step (a `max_seqlen_q` of 1) over
+  /// the device, for all `paged` calls with the same offsets, lengths, heads, head dims and rows per
+  /// page: once for all layers of a model. Only shapes, types and the device of Q and the cache are
+  /// used. Lengths may change after it; results remain correct, but the work may be less balanced.
+  /// Throws CompileError as `paged` does, and T1662.
+  void schedule(const Stream& stream, const Tensor& Q, const KvCache& cache, const KvBatch& batch,
+                const Tensor& schedule, Loc at = std::source_location::current()) const;
+
   /// Computes the gradients of the inputs of a dense call, by recomputing its weights (Dao et al.
   /// 2022). `dQ` is summed over blocks of keys in f32, in an order that differs from run to run, so
   /// its last bits may differ; dK and dV are bitwise reproducible. A query without keys gets 0.

@@ -29,7 +29,13 @@ struct KvBatch {
   Tensor q_offsets;
   Tensor kv_lengths;              ///< i32 [requests]: keys, with those of this step; 0: none
   std::int64_t max_seqlen_q = 0;  ///< any bound of the number of queries per request
+  /// i32 [schedule_words], written by Attention::schedule. Undefined: each call with a
+  /// `max_seqlen_q` of 1 writes one for itself, if it needs it.
+  Tensor schedule = {};
 };
+
+/// Returns the number of elements of KvBatch::schedule.
+std::int64_t schedule_words(std::int64_t requests, Device device);
 
 /// Stores the keys K [rows, kv heads, head dim] and values V [rows, kv heads, head dim of values]
 /// of a step's queries at their positions in the cache; all are of the cache's type. Rows at

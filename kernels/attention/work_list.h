@@ -1,0 +1,54 @@
+#pragma once
+// Work of a decoding step whose requests have different numbers of keys. A kernel divides the keys
+// of each request into parts of about equal size, each with a program per kv head; the last program
+// of a request to finish combines its parts in their order. Only the list depends on lengths: the
+// grid and the workspace depend on extents and the device.
+#include <cstdint>
+#include <optional>
+
+#include "kernels/attention/kv_traversal.h"
+#include "tegula/configured_kernel.h"
+#include "tegula/tegula.h"
+
+namespace tegula::kernels {
+
+/// Extents of a list and of the workspace of its parts.
+struct WorkExtents {
+  std::int64_t items;  ///< programs per kv head
+  std::int64_t slots;  ///< partial results per kv head
+};
+/// Returns the extents for so many requests: one part of a request, or one wave of programs, or
+/// several waves if the requests occupy the device anyway.
+WorkExtents work_extents(std::int64_t requests, std::int64_t kv_heads, Device device);
+
+/// An entry of a list [items, 4]: part `part` of the `parts` parts of a request's keys. The results
+/// of requests with several parts have consecutive slots from `slot` on. Entries without work have
+/// part 1 of 1, which has no keys.
+struct WorkItem {
+  static constexpr int kWords = 4;
+
+  static WorkItem of(const In<i32, 2>& list, const Index& number);
+
+  Tile request, part, parts, slot;
+};
+
+/// Kernels that write work lists, one for each number of keys per block.
+class WorkLists {
+ public:
+  explicit WorkLists(const KvTraversal& traversal) : traversal_(traversal) {}
+
+  /// Writes `list` from offsets of queries and numbers of keys, of which there are at most `room`
+  /// per request.
+  void write(PlanBuilder& plan, PlanSlot q_offsets, PlanSlot kv_lengths, std::int64_t room,
+             int block_kv, PlanSlot list) const;
+
+ private:
+  using Kernel = KernelOf<In<i32, 1>, In<i32, 1>, Scalar<i32>, Scalar<i32>, Out<i32, 2>>;
+
+  Kernel kernel_of(int block_kv) const;
+
+  const KvTraversal& traversal_;
+  mutable tegula::detail::ConfiguredInstances<int> made_;
+};
+
+}  // namespace tegula::kernels

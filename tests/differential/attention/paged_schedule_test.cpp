@@ -1,0 +1,172 @@
+// Decoding from pages by work lists: parts of a request's keys on several programs, combined in a
+// fixed order, against attention in f64.
+#include "tegula/kernels/masks.h"
+#include "tests/differential/attention/paged_tensors.h"
+
+namespace tegula::test::paged_schedule_test {
+using namespace kernels;
+namespace {
+
+class PagedSchedule : public testing::TestWithParam<Device> {};
+INSTANTIATE_TEST_SUITE_P(Devices, PagedSchedule, testing::ValuesIn(devices()), device_name);
+
+/// Table columns of 16 rows with room for so many keys that calls use a list.
+constexpr std::int64_t kColumns = 128;
+
+HostAttention host_causal() {
+  HostAttention host;
+  host.mask = [](int, int, int q, int kv) { return q >= kv; };
+  return host;
+}
+
+PagedRequests requests(const std::vector<i32>& kv, Device device, CacheExtents extents = {},
+                       DType dtype = DType::bf16) {
+  Lengths l{{}, kv};
+  for (const i32 n : kv) l.q.push_back(std::min(n, 1));
+  return PagedRequests(extents, l, device, 5, dtype, kColumns);
+}
+
+Tensor list_for(const PagedRequests& p) {
+  const std::int64_t words = schedule_words(std::ssize(p.lengths.kv), p.Q.device());
+  return Tensor::full({words}, -1, DType::i32, p.Q.device());
+}
+
+/// Returns the number of parts of each request.
+std::vector<int> parts_of(const Attention& attention, const PagedRequests& p) {
+  const Tensor list = list_for(p);
+  attention.schedule(Stream(p.Q.device()), p.Q, p.cache, p.batch, list);
+  const auto words = list.to_doubles();
+  std::vector<int> parts(p.lengths.kv.size());
+  for (std::size_t i = 0; i + 3 < words.size() && words[i] >= 0; i += 4)
+    if (words[i + 1] < words[i + 2]) {
+      EXPECT_EQ(words[i + 1], parts[static_cast<std::size_t>(words[i])]++) << "parts in order";
+    }
+  return parts;
+}
+
+TEST_P(PagedSchedule, LongRequestsAreDivided) {
+  const Attention attention({.mask = masks::causal()});
+  std::vector<i32> kv(20, 3);
+  kv[7] = 2000, kv[12] = 0;
+  const PagedRequests p = requests(kv, GetParam());
+  const std::vector<int> parts = parts_of(attention, p);
+  EXPECT_GE(parts[7], 4);
+  EXPECT_EQ(parts[0], 1);
+  p.run(attention);
+  p.expect(host_causal());
+}
+
+/// Requests that share pages, and requests without keys or queries.
+TEST_P(PagedSchedule, RaggedBatches) {
+  const Attention attention({.mask = masks::causal()});
+  for (const std::int64_t rows : {1, 16, 64}) {
+    SCOPED_TRACE(rows);
+    Lengths l{{1, 1, 0, 1, 0, 1, 1}, {1025, 700, 0, 64, 900, 1, 1200}};
+    const PagedRequests p({.rows = rows, .shares_pages = true}, l, GetParam(), 3, DType::bf16,
+                          2048 / rows);
+    p.run(attention);
+    p.expect(host_causal());
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(PagedSchedule, GroupsAndHeadDims) {
+  const Attention attention({.mask = masks::causal()});
+  for (const auto& [group, dim] : {std::pair{1, 64}, {5, 80}, {8, 128}, {2, 256}}) {
+    SCOPED_TRACE(group);
+    const PagedRequests p = requests(
+        {1100, 0, 17}, GetParam(),
+        {.heads = 2 * group, .kv_heads = 2, .dim = dim, .head_dim_v = dim == 80 ? 48 : dim},
+        group == 5 ? DType::f16 : DType::bf16);
+    p.run(attention);
+    p.expect(host_causal());
+    if (HasFatalFailure()) return;
+  }
+}
+
+/// Only keys that the mask may keep count as work. Sinks enter once, whatever the number of parts.
+TEST_P(PagedSchedule, WindowsAndSinks) {
+  const PagedRequests p = requests({2000, 40, 1300}, GetParam());
+  const Tensor sinks = Tensor::from(std::vector<float>{0, 0.5, 1, 1.5}, GetParam());
+  for (const int window : {60, 1100}) {
+    SCOPED_TRACE(window);
+    const Attention attention({.mask = masks::sliding_window(window)});
+    const std::vector<int> parts = parts_of(attention, p);
+    EXPECT_EQ(parts[0] > 1, window == 1100);
+    HostAttention host;
+    host.mask = [window](int, int, int q, int kv) { return q >= kv && q - kv <= window; };
+    host.sink = [](int h) { return 0.5 * h; };
+    p.run(attention, Stream(GetParam()), sinks);
+    p.expect(host);
+    if (HasFatalFailure()) return;
+  }
+}
+
+/// The order in which programs finish does not change the results, nor does it matter who writes
+/// the list.
+TEST_P(PagedSchedule, SameBitsInEveryRun) {
+  const Attention attention({.mask = masks::causal()});
+  PagedRequests p = requests({1500, 3, 1999, 640}, GetParam());
+  p.run(attention);
+  const auto first = p.O.to_doubles();
+  p.batch.schedule = list_for(p);
+  attention.schedule(Stream(GetParam()), p.Q, p.cache, p.batch, p.batch.schedule);
+  const int runs = GetParam().kind == DeviceKind::cuda ? 100 : 2;
+  for (int i = 0; i < runs; ++i) {
+    p.O.fill(NAN);
+    p.run(attention);
+    const auto again = p.O.to_doubles();
+    for (std::size_t e = 0; e < first.size(); ++e)
+      ASSERT_TRUE(first[e] == again[e] || (std::isnan(first[e]) && std::isnan(again[e]))) << e;
+  }
+}
+
+/// Results are correct for any lengths, also for those after the list was written.
+TEST_P(PagedSchedule, ListsOfOtherLengths) {
+  const Attention attention({.mask = masks::causal()});
+  PagedRequests before = requests({2000, 0, 17}, GetParam()),
+                p = requests({100, 1900, 0}, GetParam());
+  p.batch.schedule = list_for(p);
+  attention.schedule(Stream(GetParam()), before.Q, before.cache, before.batch, p.batch.schedule);
+  p.run(attention);
+  p.expect(host_causal());
+}
+
+/// With and without divided requests, a call takes the same kernel.
+TEST_P(PagedSchedule, CompilesOnceForAllLengths) {
+  const Attention attention({.mask = masks::causal()});
+  for (const std::vector<i32>& kv : {std::vector<i32>{1500, 1}, {3, 4, 5}, {0, 2000, 7, 1}}) {
+    const PagedRequests p = requests(kv, GetParam());
+    p.run(attention);
+    p.expect(host_causal());
+    EXPECT_EQ(times_compiled(attention), 1);
+  }
+}
+
+template <class Call>
+std::string code_of(const Call& call) {
+  try {
+    call();
+  } catch (const CompileError& e) {
+    return e.diagnostic().code;
+  }
+  return "";
+}
+
+TEST_P(PagedSchedule, RejectsOtherTensors) {
+  const Attention attention({.mask = masks::causal()});
+  PagedRequests p = requests({1500, 1}, GetParam());
+  const std::int64_t words = schedule_words(2, GetParam());
+  for (const Tensor& list : {Tensor::zeros({words - 1}, DType::i32, GetParam()),
+                             Tensor::zeros({words}, DType::f32, GetParam())}) {
+    p.batch.schedule = list;
+    const auto write = [&] {
+      attention.schedule(Stream(GetParam()), p.Q, p.cache, p.batch, list);
+    };
+    EXPECT_EQ(code_of([&] { p.run(attention); }), "T1662");
+    EXPECT_EQ(code_of(write), "T1662");
+  }
+}
+
+}  // namespace
+}  // namespace tegula::test::paged_schedule_test
