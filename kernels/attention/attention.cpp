@@ -291,7 +291,7 @@ struct Attention::Kernels {
                                 batch, {}, facts->schedule.pack_gqa);
                  const auto work = facts->listed_work(call);
                  if (!work || batch.kv_lengths.size(0) == 0) return;
-                 write_work(plan, call, work_of(plan, *work));
+                 write_work(plan, call, *work, work_of(plan, *work));
                });
   }
   /// Returns the caller's schedule as a list.
@@ -300,9 +300,10 @@ struct Attention::Kernels {
       return Tensor::borrow(t.data(), {items, WorkItem::kWords}, DType::i32, t.device());
     });
   }
-  void write_work(PlanBuilder& plan, const AttentionCall& call, PlanSlot list) const {
+  void write_work(PlanBuilder& plan, const AttentionCall& call, const WorkExtents& extents,
+                  PlanSlot list) const {
     work_lists.write(plan, plan.argument(kCuQ), plan.argument(kKvLengths), call.max_seqlen_kv,
-                     facts->config(call).block_kv, list);
+                     facts->config(call).block_kv, extents.at_once, list);
   }
 
   void build_dense(PlanBuilder& plan, AttentionCall call) const {
@@ -323,7 +324,7 @@ struct Attention::Kernels {
       const bool is_given = plan.tensor(plan.argument(kWork)).defined();
       slots.work = is_given ? work_of(plan, *work)
                             : plan.scratch({work->items, WorkItem::kWords}, DType::i32);
-      if (!is_given) write_work(plan, call, slots.work);
+      if (!is_given) write_work(plan, call, *work, slots.work);
     }
     const SplitKv splits = facts->split_kv(call);
     const AttentionConfig config = facts->config(call, splits.all() > 1);

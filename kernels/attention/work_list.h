@@ -16,9 +16,9 @@ namespace tegula::kernels {
 struct WorkExtents {
   std::int64_t items;  ///< programs per kv head
   std::int64_t slots;  ///< partial results per kv head
+  std::int64_t at_once;  ///< programs per kv head that the device runs at once, one per SM
 };
-/// Returns the extents for so many requests: one part of a request, or one wave of programs, or
-/// several waves if the requests occupy the device anyway.
+/// Returns the extents for so many requests.
 WorkExtents work_extents(std::int64_t requests, std::int64_t kv_heads, Device device);
 
 /// An entry of a list [items, 4]: part `part` of the `parts` parts of a request's keys. The results
@@ -38,12 +38,13 @@ class WorkLists {
   explicit WorkLists(const KvTraversal& traversal) : traversal_(traversal) {}
 
   /// Writes `list` from offsets of queries and numbers of keys, of which there are at most `room`
-  /// per request.
+  /// per request. `at_once` as in WorkExtents.
   void write(PlanBuilder& plan, PlanSlot q_offsets, PlanSlot kv_lengths, std::int64_t room,
-             int block_kv, PlanSlot list) const;
+             int block_kv, std::int64_t at_once, PlanSlot list) const;
 
  private:
-  using Kernel = KernelOf<In<i32, 1>, In<i32, 1>, Scalar<i32>, Scalar<i32>, Out<i32, 2>>;
+  using Kernel = KernelOf<In<i32, 1>, In<i32, 1>, Scalar<i32>, Scalar<i32>,
+                          Scalar<i32>, Out<i32, 2>>;
 
   Kernel kernel_of(int block_kv) const;
 

@@ -59,7 +59,7 @@ TEST_P(PagedSchedule, LongRequestsAreDivided) {
 /// Requests that share pages, and requests without keys or queries.
 TEST_P(PagedSchedule, RaggedBatches) {
   const Attention attention({.mask = masks::causal()});
-  for (const std::int64_t rows : {1, 16, 64}) {
+  for (const std::int64_t rows : {1, 64}) {
     SCOPED_TRACE(rows);
     Lengths l{{1, 1, 0, 1, 0, 1, 1}, {1025, 700, 0, 64, 900, 1, 1200}};
     const PagedRequests p({.rows = rows, .shares_pages = true}, l, GetParam(), 3, DType::bf16,
@@ -136,7 +136,7 @@ TEST_P(PagedSchedule, ListsOfOtherLengths) {
 TEST_P(PagedSchedule, CompilesOnceForAllLengths) {
   const Attention attention({.mask = masks::causal()});
   for (const std::vector<i32>& kv : {std::vector<i32>{1500, 1}, {3, 4, 5}, {0, 2000, 7, 1}}) {
-    const PagedRequests p = requests(kv, GetParam());
+    const PagedRequests p = requests(kv, GetParam(), {.dim = 72, .head_dim_v = 40});
     p.run(attention);
     p.expect(host_causal());
     EXPECT_EQ(times_compiled(attention), 1);
