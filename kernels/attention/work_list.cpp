@@ -11,7 +11,7 @@ namespace tegula::kernels {
 namespace {
 
 /// Requests that the kernel processes at a time.
-constexpr int kRequests = 1024;
+constexpr int kRequests = 512;
 /// Waves of parts if the parts do not fit in one wave, and if there are few requests.
 constexpr std::int64_t kWaves = 4, kFewWaves = 2;
 /// Keys per part below which the softmax costs more than the shorter part saves.
@@ -107,7 +107,7 @@ WorkLists::Kernel WorkLists::kernel_of(int block_kv) const {
           write(where(at < items, at, -1), {same(0), same(1), same(1), same(0)});
         }
       }
-    });
+    }).with_plan({.num_warps = 4});
   };
   return Kernel(made_.of(block_kv, [&] { return make().shared_instance(); }));
 }

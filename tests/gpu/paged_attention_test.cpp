@@ -67,13 +67,13 @@ TEST_P(PagedOnGpu, CopiesPagesAhead) {
 /// One graph of append and attention serves steps with other lengths, tables and contents; requests
 /// that are missing have no queries and no keys.
 TEST_P(PagedOnGpu, ReplaysWithOtherLengthsAndTables) {
-  constexpr std::int64_t kColumns = 50;
+  constexpr std::int64_t kColumns = 100;  // decoding by work lists
   const Device gpu = Device::cuda();
   const Stream stream = Stream::create(gpu);
   const Attention attention({.mask = masks::causal()});
   for (const i32 queries : {1, 40}) {
     const auto step = [&](std::uint64_t seed) {
-      Lengths l = random_lengths(seed, 780, queries);
+      Lengths l = random_lengths(seed, 1560, queries);
       if (seed == 3) std::ranges::fill(l.q, 0), std::ranges::fill(l.kv, 0);
       l.q[0] = l.kv[0] = 0;
       return PagedRequests({.rows = 16, .shares_pages = false}, l, gpu, seed, DType::bf16,

@@ -200,20 +200,23 @@ TEST_F(DriverCalls, Varlen) {
 
 /// A step of requests: attention to pages after the step's keys and values are stored there.
 TEST_F(DriverCalls, Paged) {
-  const auto of = [](std::int64_t queries) {
-    return [queries, attention = Attention({.mask = masks::causal()})] {
+  const auto of = [](std::int64_t queries, bool is_scheduled = false) {
+    return [=, attention = Attention({.mask = masks::causal()})] {
       const Tensor Q = tensor({256, 32, 128}), O = tensor({256, 32, 128}),
                    K = tensor({256, 8, 128}), V = tensor({256, 8, 128});
       const KvCache cache{tensor({4096, 16, 8, 128}), tensor({4096, 16, 8, 128}),
                           tensor({64, 512}, DType::i32)};
-      const KvBatch batch{tensor({65}, DType::i32), tensor({64}, DType::i32), queries};
+      KvBatch batch{tensor({65}, DType::i32), tensor({64}, DType::i32), queries};
+      if (is_scheduled) batch.schedule = tensor({schedule_words(64, kGpu)}, DType::i32);
       return [=](const Stream& stream) {
         append(stream, K, V, cache, batch);
+        if (is_scheduled) attention.schedule(stream, Q, cache, batch, batch.schedule);
         attention.paged(stream, Q, cache, O, batch);
       };
     };
   };
-  expect("decoding", "launch 2; maps 1", of(1));
+  expect("decoding", "launch 3, capture 1, id 1; maps 1", of(1));
+  expect("scheduled decoding", "launch 3, capture 1, id 1; maps 1", of(1, true));
   expect("mixed", "launch 2; maps 1", of(200));
 }
 

@@ -1,5 +1,5 @@
-// Decoding from pages by work lists: parts of a request's keys on several programs, combined in a
-// fixed order, against attention in f64.
+// Decoding from pages by work lists: programs process parts of a request's keys, which are
+// combined in a fixed order, against attention in f64.
 #include "tegula/kernels/masks.h"
 #include "tests/differential/attention/paged_tensors.h"
 
@@ -61,7 +61,7 @@ TEST_P(PagedSchedule, RaggedBatches) {
   const Attention attention({.mask = masks::causal()});
   for (const std::int64_t rows : {1, 64}) {
     SCOPED_TRACE(rows);
-    Lengths l{{1, 1, 0, 1, 0, 1, 1}, {1025, 700, 0, 64, 900, 1, 1200}};
+    Lengths l{{1, 1, 0, 1, 0, 1, 1}, {600, 500, 0, 64, 400, 1, 700}};
     const PagedRequests p({.rows = rows, .shares_pages = true}, l, GetParam(), 3, DType::bf16,
                           2048 / rows);
     p.run(attention);
@@ -75,7 +75,7 @@ TEST_P(PagedSchedule, GroupsAndHeadDims) {
   for (const auto& [group, dim] : {std::pair{1, 64}, {5, 80}, {8, 128}, {2, 256}}) {
     SCOPED_TRACE(group);
     const PagedRequests p = requests(
-        {1100, 0, 17}, GetParam(),
+        {700, 0, 17}, GetParam(),
         {.heads = 2 * group, .kv_heads = 2, .dim = dim, .head_dim_v = dim == 80 ? 48 : dim},
         group == 5 ? DType::f16 : DType::bf16);
     p.run(attention);
@@ -102,8 +102,7 @@ TEST_P(PagedSchedule, WindowsAndSinks) {
   }
 }
 
-/// The order in which programs finish does not change the results, nor does it matter who writes
-/// the list.
+/// Neither the order in which programs finish nor the call that writes the list changes the results.
 TEST_P(PagedSchedule, SameBitsInEveryRun) {
   const Attention attention({.mask = masks::causal()});
   PagedRequests p = requests({1500, 3, 1999, 640}, GetParam());
@@ -121,7 +120,7 @@ TEST_P(PagedSchedule, SameBitsInEveryRun) {
   }
 }
 
-/// Results are correct for any lengths, also for those after the list was written.
+/// A list fits other lengths than those that it was written for.
 TEST_P(PagedSchedule, ListsOfOtherLengths) {
   const Attention attention({.mask = masks::causal()});
   PagedRequests before = requests({2000, 0, 17}, GetParam()),
@@ -132,7 +131,7 @@ TEST_P(PagedSchedule, ListsOfOtherLengths) {
   p.expect(host_causal());
 }
 
-/// With and without divided requests, a call takes the same kernel.
+/// The same kernel serves batches with and without divided requests.
 TEST_P(PagedSchedule, CompilesOnceForAllLengths) {
   const Attention attention({.mask = masks::causal()});
   for (const std::vector<i32>& kv : {std::vector<i32>{1500, 1}, {3, 4, 5}, {0, 2000, 7, 1}}) {
