@@ -9,8 +9,8 @@
 
 #include "kernels/argument_error.h"
 #include "kernels/attention/arguments.h"
-#include "kernels/attention/cache_arguments.h"
 #include "kernels/attention/backward.h"
+#include "kernels/attention/cache_arguments.h"
 #include "kernels/attention/forward_kernel.h"
 #include "kernels/attention/heuristics.h"
 #include "kernels/attention/table_reads.h"
@@ -64,8 +64,9 @@ struct AttentionKernels {
       // One argument per member of the kernel's structs.
       plan.launch(kernel, slots.Q, slots.K, slots.V, slots.O, slots.lse, scale, c.pack_gqa,
                   c.K.numel() == 0, c.seqlen_q, slots.cu_q, slots.cu_kv, slots.kv_lengths,
-                  slots.table, slots.work, slots.sinks, slots.row_max, lists.blocks, lists.counts, lists.full,
-                  pass, flags, programs, lists.order, shared.acc_partials, shared.row_stats);
+                  slots.table, slots.work, slots.sinks, slots.row_max, lists.blocks, lists.counts,
+                  lists.full, pass, flags, programs, lists.order, shared.acc_partials,
+                  shared.row_stats);
     };
     const ForwardKernel<T> kernel = kernel_of(
         main, "attention", tiles_of(c, splits, config, plan.tensor(lists.order).defined()));
@@ -164,7 +165,8 @@ enum Argument : std::uint8_t {
 auto arguments(const Tensor& Q, const KvCache& kv, const Tensor& O, const AttentionExtras& x,
                const CuSeqlens& lengths, const KvBatch& batch, const BlockList& list) {
   return tensor_args(Q, kv.k, kv.v, O, x.lse, x.row_max, x.sinks, lengths.q, lengths.kv,
-                     batch.kv_lengths, kv.table, batch.schedule, list.kv_indices, list.kv_num_blocks, list.full_kv_num_blocks);
+                     batch.kv_lengths, kv.table, batch.schedule, list.kv_indices,
+                     list.kv_num_blocks, list.full_kv_num_blocks);
 }
 
 /// Layouts of a call's tensors.

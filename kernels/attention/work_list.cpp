@@ -26,9 +26,10 @@ Tile blocks_of(const KvTraversal& traversal, const In<i32, 1>& q_offsets,
                const In<i32, 1>& kv_lengths, const Tile& room, const Index& b, int block) {
   const Tile length = min(max(0, fill_absent(kv_lengths(b), 0)), room), last = length - 1,
              has_queries = fill_absent(q_offsets(b), 0) < fill_absent(q_offsets(b.shifted(1)), 0);
+  const QueryRows rows{last, last, last, last, last};
   const Tile blocks = traversal.is_data_dependent()
                           ? cdiv(length, block)
-                          : traversal.kv_blocks({last, last, last, last, last}, length, block).count();
+                          : traversal.kv_blocks(rows, length, block).count();
   return where(has_queries, blocks, 0);
 }
 

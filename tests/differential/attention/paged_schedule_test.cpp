@@ -86,7 +86,7 @@ TEST_P(PagedSchedule, GroupsAndHeadDims) {
 
 /// Only keys that the mask may keep count as work. Sinks enter once, whatever the number of parts.
 TEST_P(PagedSchedule, WindowsAndSinks) {
-  const PagedRequests p = requests({2000, 40, 1300}, GetParam());
+  const PagedRequests p = requests({1500, 40, 1300}, GetParam());
   const Tensor sinks = Tensor::from(std::vector<float>{0, 0.5, 1, 1.5}, GetParam());
   for (const int window : {60, 1100}) {
     SCOPED_TRACE(window);
@@ -102,7 +102,7 @@ TEST_P(PagedSchedule, WindowsAndSinks) {
   }
 }
 
-/// Neither the order in which programs finish nor the call that writes the list changes the results.
+/// Neither the order in which programs finish nor the call that writes the list changes results.
 TEST_P(PagedSchedule, SameBitsInEveryRun) {
   const Attention attention({.mask = masks::causal()});
   PagedRequests p = requests({1500, 3, 1999, 640}, GetParam());
@@ -129,6 +129,17 @@ TEST_P(PagedSchedule, ListsOfOtherLengths) {
   attention.schedule(Stream(GetParam()), before.Q, before.cache, before.batch, p.batch.schedule);
   p.run(attention);
   p.expect(host_causal());
+}
+
+/// Keys in several ranges: parts divide the blocks of all of them.
+TEST_P(PagedSchedule, SeveralRanges) {
+  const PagedRequests p = requests({1500, 3, 800}, GetParam());
+  const Attention attention({.mask = masks::sink_window(70, 600)});
+  EXPECT_GT(parts_of(attention, p)[0], 1);
+  HostAttention host;
+  host.mask = [](int, int, int q, int kv) { return q >= kv && (kv < 70 || q - kv <= 600); };
+  p.run(attention);
+  p.expect(host);
 }
 
 /// The same kernel serves batches with and without divided requests.

@@ -252,10 +252,10 @@ class Attention {
              Loc at = std::source_location::current()) const;
 
   /// Writes `schedule`, which distributes the work of a decoding step (a `max_seqlen_q` of 1) over
-  /// the device, for all `paged` calls with the same offsets, lengths, heads, head dims and rows per
-  /// page: once for all layers of a model. Only shapes, types and the device of Q and the cache are
-  /// used. Lengths may change after it; results remain correct, but the work may be less balanced.
-  /// Throws CompileError as `paged` does, and T1662.
+  /// the device, for all `paged` calls with the same offsets, lengths, heads, head dims and rows of
+  /// a page: once for all layers of a model. Only shapes, types and the device of Q and the cache
+  /// are used. Lengths may change after it; results remain correct, but the work may be less
+  /// balanced. Throws CompileError as `paged` does, and T1662.
   void schedule(const Stream& stream, const Tensor& Q, const KvCache& cache, const KvBatch& batch,
                 const Tensor& schedule, Loc at = std::source_location::current()) const;
 
