@@ -3,8 +3,9 @@
 namespace tegula::kernels {
 namespace {
 
-/// Clusters whose partials are read at a time, to overlap their memory latencies.
-constexpr int kAtOnce = 8;
+/// Returns the number of clusters whose partials are read at a time, to overlap their memory
+/// latencies: fewer for many columns, which registers have no room for.
+int read_at_once(const Index& columns) { return columns.block() > 128 ? 4 : 8; }
 
 /// Returns the values of all CTAs of the cluster for each row: [rows, programs].
 /// `cluster_reduce_scatter` scatters one slice of the rows to each CTA, so each CTA receives all
@@ -50,7 +51,7 @@ OnlineSoftmax SplitKvPartials::combine_all(const Tile& tile, const Tile& first, 
   const Index t = slice(tile, 1);
   OnlineSoftmax s(static_cast<int>(rows.block()), static_cast<int>(columns.block()),
                   Rescaling::exact, DType::f32);
-  for (auto c : steps(first, end, kAtOnce).bounded()) {
+  for (auto c : steps(first, end, read_at_once(columns)).bounded()) {
     const Tile row_maxes =
                    fill_absent(row_stats(t, c, slice(0, 1), rows), OnlineSoftmax::kMinFiniteMax),
                row_sums = fill_absent(row_stats(t, c, slice(1, 1), rows), 0),
