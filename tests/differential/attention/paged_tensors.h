@@ -8,8 +8,8 @@
 
 namespace tegula::test {
 
-/// The order of a page's rows and heads in memory.
-enum class PageOrder { nhd, hnd };
+/// The order of a page's rows and heads in memory; `interleaved`: a page's keys, then its values.
+enum class PageOrder { nhd, hnd, interleaved };
 
 struct CacheExtents {
   std::int64_t rows = 16, heads = 4, kv_heads = 2, dim = 64, head_dim_v = 64;
@@ -37,6 +37,7 @@ struct PagedRequests {
     const std::int64_t pages = e.has_table ? page_count() : std::ssize(l.kv);
     cache.k = pages_of(pages, e.dim, dtype, seed + 1, device);
     cache.v = pages_of(pages, e.head_dim_v, dtype, seed + 2, device);
+    if (e.order == PageOrder::interleaved) interleave();
     if (e.has_table) cache.table = Tensor::from(table, {std::ssize(l.kv), columns}, device);
     batch = {Tensor::from(q_starts, device), Tensor::from(l.kv, device),
              *std::ranges::max_element(l.q)};
@@ -123,10 +124,22 @@ struct PagedRequests {
       }
   }
 
+  /// Moves keys and values to one tensor [pages, 2, rows, kv heads, dim].
+  void interleave() {
+    const Dims s = cache.k.shape();
+    const Tensor both = Tensor::empty({s[0], 2, s[1], s[2], s[3]}, cache.k.dtype(), cache.k.device());
+    int part = 0;
+    for (Tensor* t : {&cache.k, &cache.v}) {
+      const Tensor own = both.select(1, part++);
+      own.copy_from(*t);
+      *t = own;
+    }
+  }
+
   Tensor pages_of(std::int64_t pages, std::int64_t dim, DType dtype, std::uint64_t seed,
                   Device device) const {
     const std::int64_t rows = extents.rows;
-    const bool is_nhd = extents.order == PageOrder::nhd;
+    const bool is_nhd = extents.order != PageOrder::hnd;
     const Dims shape = is_nhd ? Dims{pages, rows, extents.kv_heads, dim}
                               : Dims{pages, extents.kv_heads, rows, dim};
     const auto ordered = [&](const Tensor& t) { return is_nhd ? t : t.permute({0, 2, 1, 3}); };

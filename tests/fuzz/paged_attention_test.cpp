@@ -1,0 +1,152 @@
+// Random batches of requests with caches in pages, on the interpreter and on the simulator: no
+// finding of any detector, values as the reference has them. TEGULA_FUZZ_PROGRAMS and
+// TEGULA_FUZZ_SEED choose how many and which.
+#include "tests/differential/attention/paged_tensors.h"
+#include "tests/fuzz/random_attention.h"
+
+namespace tegula::test::paged_attention_test {
+namespace {
+
+/// One batch: a configuration of the call, whose extents are those of one request, and its cache.
+struct Batch {
+  Config config;
+  CacheExtents cache;
+  Lengths lengths;
+
+  std::string str() const {
+    std::string text = config.str() + " pages of " + std::to_string(cache.rows) +
+                       (cache.order == PageOrder::nhd   ? " nhd"
+                        : cache.order == PageOrder::hnd ? " hnd"
+                                                        : " interleaved") +
+                       (config.schedule.pack_gqa ? *config.schedule.pack_gqa ? " packed" : " apart"
+                                                 : "") +
+                       ", requests";
+    for (std::size_t b = 0; b < lengths.q.size(); ++b)
+      text += " " + std::to_string(lengths.q[b]) + "/" + std::to_string(lengths.kv[b]);
+    return text;
+  }
+};
+
+/// Tables that masks and scores capture have this many positions.
+constexpr int kLongest = 399;
+
+/// Lengths next to those of whole pages and of blocks of keys, none, and any.
+Lengths random_lengths(Dice& dice, int rows) {
+  const int requests = dice.between(1, 7), queries = dice.one_of<int>({1, 1, 3, 20, 100});
+  Lengths l;
+  for (int b = 0; b < requests; ++b) {
+    const int near = dice.one_of<int>({rows, rows, 2 * rows, 64, 128}) + dice.between(-1, 1),
+              kv = dice.one_of<int>({0, 1, near, near, near, dice.between(1, 300)});
+    l.kv.push_back(std::min(kv, kLongest));
+    l.q.push_back(std::min(l.kv.back(), dice.one_in(4) ? 0 : dice.between(1, queries)));
+  }
+  return l;
+}
+
+Batch random_batch(std::uint64_t seed, Device device) {
+  Dice dice(seed);
+  Batch b;
+  Config& c = b.config;
+  const int rows = dice.one_of<int>({1, 2, 8, 16, 24, 32, 64, 128, 256}),
+            group = dice.one_of<int>({1, 1, 3, 3, 5, 7, 8, 8, 16, 71});
+  Extents& e = c.extents;
+  e.kv_heads = group > 8 ? 1 : dice.between(1, 2), e.heads = e.kv_heads * group;
+  e.dim = dice.one_of<int>({64, 64, 80, 128, 192, 256});
+  b.cache.order = dice.one_of<PageOrder>({PageOrder::nhd, PageOrder::hnd, PageOrder::interleaved});
+  e.head_dim_v = b.cache.order != PageOrder::interleaved && dice.one_in(4) ? 64 : e.dim;
+  b.cache = {rows, e.heads, e.kv_heads, e.dim, e.head_dim_v, b.cache.order};
+  b.lengths = random_lengths(dice, rows);
+  e.batch = std::ssize(b.lengths.q);
+  c.dtype = dice.one_in(2) ? DType::bf16 : DType::f16;
+  choose_mask(c, dice, device);
+  choose_score(c, dice, device);
+  c.maxima = true;
+  if (dice.one_in(3))
+    for (int h = 0; h < e.heads; ++h) c.sinks.push_back(0.25f * static_cast<float>(h % 8 - 1));
+  if (dice.one_in(3)) c.schedule.pack_gqa = dice.one_in(2);
+  c.plan = dice.one_of<std::string>({"", "", "", "stages=2", "producer_warps=1 consumer_registers=0",
+                                     "producer_warps=0 consumer_registers=0",
+                                     "wgmma=0 producer_warps=0 consumer_registers=0 persistent=0"});
+  if (dice.one_in(4)) c.schedule.tiles = {dice.one_in(2) ? 64 : 128, 16 * dice.between(1, 8)};
+  return b;
+}
+
+/// Pages change hands: some entries name a page that another entry names too, some name none, and
+/// entries after the last key are negative. Pages that no entry needs any more become NaN.
+struct MovedPages {
+  std::vector<i32> missing;  ///< pages that the reference reads as 0
+
+  MovedPages(PagedRequests& p, Dice& dice) {
+    const auto needed = [&](std::size_t entry) {
+      const auto width = static_cast<std::size_t>(p.columns);
+      const auto first = static_cast<std::int64_t>(entry % width) * p.extents.rows;
+      return std::clamp<std::int64_t>(p.lengths.kv[entry / width] - first, 0, p.extents.rows);
+    };
+    std::vector<std::int64_t> written(static_cast<std::size_t>(p.cache.k.size(0)), 0);
+    for (std::size_t i = 0; i < p.table.size(); ++i)
+      if (const std::int64_t n = needed(i))
+        written[p.table[i]] = std::max(written[p.table[i]], n);
+    const int last = static_cast<int>(p.table.size()) - 1;
+    for (std::size_t i = 0; i < p.table.size(); ++i) {
+      const auto other = static_cast<std::size_t>(dice.between(0, last));
+      if (needed(i) > 0 && needed(other) > 0 && dice.one_in(4) &&
+          written[p.table[other]] >= needed(i))
+        p.table[i] = p.table[other];
+    }
+    std::vector<int> uses(written.size(), 0);
+    for (std::size_t i = 0; i < p.table.size(); ++i)
+      if (needed(i) > 0) ++uses[p.table[i]];
+    std::vector<i32> entries = p.table;
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      const bool is_missing = needed(i) > 0 && uses[p.table[i]] == 1 && dice.one_in(12);
+      if (is_missing) missing.push_back(p.table[i]), uses[p.table[i]] = 0;
+      if (is_missing || (needed(i) == 0 && dice.one_in(2))) entries[i] = -1;
+    }
+    p.cache.table.copy_from(Tensor::from(entries, p.cache.table.shape(), p.Q.device()));
+    for (std::size_t page = 0; page < uses.size(); ++page)
+      if (uses[page] == 0) fill(p, static_cast<i32>(page), NAN);
+  }
+
+  static void fill(const PagedRequests& p, i32 page, double value) {
+    for (const Tensor& t : {p.cache.k, p.cache.v}) t.select(0, page).fill(value);
+  }
+};
+
+void run_batch(const Batch& b, std::uint64_t seed, Device device) {
+  Env planned = env();
+  planned.plan = b.config.plan;
+  const EnvOverride scope(planned);
+  PagedRequests p(b.cache, b.lengths, device, seed, b.config.dtype);
+  Dice dice(seed ^ 0x9a6e);
+  const MovedPages moved(p, dice);
+  const std::vector<float>& sinks = b.config.sinks;
+  HostAttention host = b.config.host;
+  if (!sinks.empty()) host.sink = [&](int h) { return sinks[static_cast<std::size_t>(h)]; };
+  p.run(Attention(b.config.spec, b.config.schedule, b.config.numerics), Stream(device),
+        sinks.empty() ? Tensor() : Tensor::from(sinks, device));
+  for (const i32 page : moved.missing) MovedPages::fill(p, page, 0);
+  p.expect(host);
+}
+
+class RandomPagedAttention : public testing::TestWithParam<Device> {};
+INSTANTIATE_TEST_SUITE_P(Devices, RandomPagedAttention,
+                         testing::Values(Device::cpu(), Device::sim()), device_name);
+
+TEST_P(RandomPagedAttention, EqualsAttentionInDoubles) {
+  const std::uint64_t first = number_from_env("TEGULA_FUZZ_SEED", 48),
+                      count = number_from_env("TEGULA_FUZZ_PROGRAMS", 40);
+  for (std::uint64_t seed = first; seed < first + count; ++seed) {
+    const Batch b = random_batch(seed, GetParam());
+    SCOPED_TRACE("TEGULA_FUZZ_SEED=" + std::to_string(seed) +
+                 " TEGULA_FUZZ_PROGRAMS=1: " + b.str());
+    try {
+      run_batch(b, seed, GetParam());
+    } catch (const Error& e) {
+      ADD_FAILURE() << e.what();
+    }
+    if (HasFatalFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace tegula::test::paged_attention_test
