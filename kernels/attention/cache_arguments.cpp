@@ -17,7 +17,7 @@ bool is_table(const Tensor& t, const Tensor& k, int rank) {
 
 }  // namespace
 
-void check_cache(const char* caller, const KvCache& cache, const KvBatch& batch) {
+void check_cache(const char* caller, const KvCache& cache, const KvBatch& batch, bool by_slots) {
   const Tensor &k = cache.k, &table = cache.table, &lengths = batch.kv_lengths;
   const auto fits = [&](const Tensor& t) {
     if (!t.defined() || t.rank() != 4 || t.stride(3) != 1 || t.dtype() != k.dtype()) return false;
@@ -35,11 +35,12 @@ void check_cache(const char* caller, const KvCache& cache, const KvBatch& batch)
   if (!is_table(batch.q_offsets, k, 1) || batch.q_offsets.size(0) != requests + 1)
     throw_argument_error(ErrorId::kv_lengths, caller, "q_offsets", shown(batch.q_offsets),
                          requests);
-  const bool has_table = table.defined();
-  if (has_table ? !is_table(table, k, 2) || table.size(0) < requests || table.size(1) < 1
+  const bool has_table = table.defined() && !by_slots;
+  if (by_slots ? false
+      : has_table ? !is_table(table, k, 2) || table.size(0) < requests || table.size(1) < 1
                 : k.size(0) < requests)
     throw_argument_error(ErrorId::kv_table, caller, shown(table), requests);
-  if (has_table && (k.size(1) < 1 || k.size(1) > kMaxPageRows))
+  if ((has_table || by_slots) && (k.size(1) < 1 || k.size(1) > kMaxPageRows))
     throw_argument_error(ErrorId::kv_page_rows, caller, k.size(1), +kMaxPageRows);
 }
 

@@ -255,6 +255,10 @@ class Program {
     return rows.shifted(sequence.seqlen_kv - queries);
   }
 
+  /// Returns a position in a request as the i32 that it is: in large caches subscripts are i64, but
+  /// ranges of keys are derived from masks of i32 only.
+  Tile position(const Tile& p) const { return paged_.kv_lengths ? cast<i32>(p) : p; }
+
   KvBlockIterator kv_blocks_of(const TileResult& s, const Index& b, const Index& h, const Index& m,
                                const std::optional<Tile>& is_wanted,
                                const std::optional<KvPart>& part) const {
@@ -267,7 +271,10 @@ class Program {
         lists_.blocks
             ? KvBlockIterator::list({*lists_.blocks, *lists_.counts, lists_.full, !spec_.blocks}, b,
                                     h, m.first() / tiles_.block_q, keys, std::move(columns))
-            : traversal_.kv_blocks(s.rows, sequence.seqlen_kv, keys, first_key_divisor());
+            : traversal_.kv_blocks(
+                  {s.rows.heads, s.rows.positions, position(s.rows.first), position(s.rows.last),
+                   s.rows.head_of_row},
+                  position(sequence.seqlen_kv), keys, first_key_divisor());
     // A user-defined range may exclude keys that the mask would keep, so an empty range must stay
     // empty. Without keys, nothing can be loaded.
     if (!spec_.kv_range && !no_keys_) kv_blocks = kv_blocks.with_min_one_block();
@@ -377,8 +384,9 @@ class Program {
                same_rows =
                    is_listed && !spec_.align_bottom_right && of.query_step % tiles_.block_q == 0,
                same_keys = is_listed && of.key_step % tiles_.block_kv == 0;
-    return checked_mask(spec_.mask(b, s.rows.heads, same_rows ? s.rows.first : s.rows.positions,
-                                   same_keys ? n.first() : columns));
+    return checked_mask(spec_.mask(position(b), position(s.rows.heads),
+                                   position(same_rows ? s.rows.first : s.rows.positions),
+                                   position(same_keys ? n.first() : columns)));
   }
 
   Tile masked(Tile scores, const TileResult& s, const Index& b, const Index& n,

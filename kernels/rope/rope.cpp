@@ -1,23 +1,13 @@
 // Rotary position embedding: each program rotates some heads of some tokens.
-#include "tegula/kernels/rope.h"
-
 #include <algorithm>
 #include <bit>
-#include <optional>
 
 #include "kernels/float_types.h"
+#include "kernels/rope/rotation.h"
 #include "tegula/tegula.h"
 
 namespace tegula::kernels {
 namespace {
-
-struct RotatedPair {
-  Tile first, second;
-
-  RotatedPair by(const Tile& cos, const Tile& sin) const {
-    return {first * cos - second * sin, second * cos + first * sin};
-  }
-};
 
 /// Returns the tile with its last dimension split into pairs of neighbours.
 Tile in_pairs(const Tile& t) {
@@ -34,8 +24,8 @@ Tile without_pairs(const Tile& t) {
   return s.size() == 3 ? t.reshape({s[0], 2 * s[1]}) : t.reshape({s[0], s[1], 2 * s[2]});
 }
 
-/// Splits pairs of neighbours, which are in one 16-byte access of a thread: sums of a pair with one
-/// element set to 0 need no exchange between threads.
+}  // namespace
+
 RotatedPair neighbours(const Tile& t) {
   const Tile pairs = in_pairs(t), is_first = arange(2) == 0;
   return {sum(where(is_first, pairs, 0.0f), -1), sum(where(is_first, 0.0f, pairs), -1)};
@@ -44,23 +34,21 @@ Tile interleave(const RotatedPair& p) {
   return without_pairs(where(arange(2) == 0, p.first.expand(-1), p.second.expand(-1)));
 }
 
-/// Angles of each token, for all of its heads. A position outside the tables has an angle of 0.
-struct Angles {
-  Tile cos, sin;
-};
-struct RopeTableViews {
-  In<f32, 2> cos, sin;
-  std::optional<In<i32, 1>> positions;
+void check_rope_tables(const char* caller, const RopeTables& tables, std::int64_t tokens,
+                       std::int64_t dim, bool any_rows) {
+  require_rank(caller, "cos", tables.cos, 2);
+  require_tensor(caller, "cos", tables.cos, DType::f32, tables.cos.shape());
+  require_tensor(caller, "sin", tables.sin, DType::f32, tables.cos.shape());
+  require_optional(caller, "positions", tables.positions, DType::i32, {tokens});
+  const std::int64_t half = tables.cos.size(1);
+  if (half > 1 && 2 * half <= dim &&
+      (any_rows || tables.positions.defined() || tables.cos.size(0) >= tokens))
+    return;
+  throw_argument_error(ErrorId::kernel_argument, caller, "cos", tables.cos.str(),
+                       "a row for each token, or positions, of 2 to half of the head dim columns");
+}
 
-  Angles of(const Index& tokens, const Index& columns, bool has_heads) const {
-    const auto read = [&](const In<f32, 2>& table, float outside) {
-      const Tile row = positions ? table((*positions)(tokens), columns) : table(tokens, columns);
-      return row.rank() == 2 && has_heads ? fill_absent(row, outside).expand(1)
-                                          : fill_absent(row, outside);
-    };
-    return {read(cos, 1), read(sin, 0)};
-  }
-};
+namespace {
 
 template <class T>
 auto rope_kernel() {
@@ -68,20 +56,11 @@ auto rope_kernel() {
                            bool is_backward, int tile_tokens, int tile_heads) {
     const int half = tables.cos.static_dim(1), dim = x.static_dim(2);
     for (auto [t, h] : grid({y.dim(0), y.dim(1)}, tile_tokens, tile_heads)) {
-      const auto [cos, sin_forward] = tables.of(t, slice(0, half), tile_heads > 1);
-      const Tile sin = is_backward ? -sin_forward : sin_forward;
-      const Index first = slice(0, half), second = slice(half, half), rotated = slice(0, 2 * half);
-      if (pairs == RopePairs::half_split) {
-        const RotatedPair p{cast<f32>(x(t, h, first)), cast<f32>(x(t, h, second))};
-        const auto [low, high] = p.by(cos, sin);
-        y(t, h, first) = low, y(t, h, second) = high;
-      } else {
-        y(t, h, rotated) = interleave(neighbours(cast<f32>(x(t, h, rotated))).by(cos, sin));
-      }
-      if (dim > 2 * half) {
-        const Index rest = slice(2 * half, dim - 2 * half);
-        y(t, h, rest) = x(t, h, rest);
-      }
+      Angles angles = tables.of(t, t, slice(0, half), tile_heads > 1);
+      if (is_backward) angles.sin = -angles.sin;
+      rotate_columns(
+          pairs, half, dim, angles, [&](const Index& columns) { return x(t, h, columns); },
+          [&](const Index& columns, const Tile& rotated) { y(t, h, columns) = rotated; });
     }
   });
 }
@@ -90,16 +69,7 @@ void check_rope(const char* name, const Tensor& x, const RopeTables& tables, con
                 bool is_backward) {
   require_rank(name, is_backward ? "dy" : "x", x, 3);
   require_tensor(name, is_backward ? "dx" : "y", y, x.dtype(), x.shape());
-  require_rank(name, "cos", tables.cos, 2);
-  require_tensor(name, "cos", tables.cos, DType::f32, tables.cos.shape());
-  require_tensor(name, "sin", tables.sin, DType::f32, tables.cos.shape());
-  require_optional(name, "positions", tables.positions, DType::i32, {x.size(0)});
-  const std::int64_t half = tables.cos.size(1);
-  if (half > 1 && 2 * half <= x.size(2) &&
-      (tables.positions.defined() || tables.cos.size(0) >= x.size(0)))
-    return;
-  throw_argument_error(ErrorId::kernel_argument, name, "cos", tables.cos.str(),
-                       "a row for each token, or positions, of 2 to half of the head dim columns");
+  check_rope_tables(name, tables, x.size(0), x.size(2), false);
 }
 
 /// Uses tiles of about 4096 elements. With positions, a program has one token and loads whole rows.

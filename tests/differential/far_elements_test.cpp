@@ -1,34 +1,14 @@
 // Elements that lie beyond 2^31 and 2^32 bytes, by interpreter and simulator: memory is reserved
 // and not touched but for what the kernel reads and writes.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 #include "tegula/tegula.h"
+#include "tests/differential/reserved_memory.h"
 
 namespace tegula::far_elements_test {
 namespace {
 
 constexpr std::int64_t k2To31 = std::int64_t{1} << 31;
-
-/// Zeros that take no memory until they are written.
-class Reserved {
- public:
-  explicit Reserved(std::size_t bytes)
-      : bytes_(bytes),
-        data_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {}
-  ~Reserved() {
-    if (is_there()) munmap(data_, bytes_);
-  }
-  Reserved(const Reserved&) = delete;
-  Reserved& operator=(const Reserved&) = delete;
-  bool is_there() const { return data_ != MAP_FAILED; }
-  void* data() const { return data_; }
-
- private:
-  std::size_t bytes_;
-  void* data_;
-};
 
 class FarElements : public testing::TestWithParam<Device> {};
 INSTANTIATE_TEST_SUITE_P(Devices, FarElements, testing::Values(Device::cpu(), Device::sim()),
@@ -36,7 +16,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, FarElements, testing::Values(Device::cpu(), De
 
 TEST_P(FarElements, AreFoundByTheirIndex) {
   const std::int64_t n = k2To31 + 12345;
-  const Reserved memory(static_cast<std::size_t>(n) * 2);
+  const test::ReservedMemory memory(static_cast<std::size_t>(n) * 2);
   if (!memory.is_there()) GTEST_SKIP() << "no address space for 4 GiB";
   const auto shifted = kernel("shifted", [](In<f16, 1> x, Out<f16, 1> z, Scalar<i64> start) {
     for (auto i : grid(z, 64)) z(i) = x(cast<i64>(i.indices()) + start) + 1;
@@ -55,7 +35,7 @@ TEST_P(FarElements, AreFoundByTheirIndex) {
 TEST_P(FarElements, AreFoundByTheirStride) {
   const std::int64_t stride =
       k2To31 / 4 + 4096;  // elements of f32: the third row lies beyond 2^32 bytes
-  const Reserved memory(static_cast<std::size_t>(2 * stride + 64) * 4);
+  const test::ReservedMemory memory(static_cast<std::size_t>(2 * stride + 64) * 4);
   if (!memory.is_there()) GTEST_SKIP() << "no address space for 4 GiB";
   const auto doubled = kernel("doubled", [](InOut<f32, 2> x) {
     for (auto [r, c] : grid(x, 1, 64)) x(r, c) = x(r, c) * 2;

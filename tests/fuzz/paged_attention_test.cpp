@@ -67,7 +67,7 @@ Batch random_batch(std::uint64_t seed, Device device) {
   c.plan = dice.one_of<std::string>({"", "", "", "stages=2", "producer_warps=1 consumer_registers=0",
                                      "producer_warps=0 consumer_registers=0",
                                      "wgmma=0 producer_warps=0 consumer_registers=0 persistent=0"});
-  if (dice.one_in(4)) c.schedule.tiles = {dice.one_in(2) ? 64 : 128, 16 * dice.between(1, 8)};
+  if (e.dim <= 128 && dice.one_in(4)) c.schedule.tiles = {dice.one_in(2) ? 64 : 128, 16 * dice.between(1, 8)};
   return b;
 }
 

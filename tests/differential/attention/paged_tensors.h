@@ -154,4 +154,16 @@ struct PagedRequests {
   }
 };
 
+/// Returns the code and the line of the finding that `run` ends with; the line is that of the call.
+template <class F>
+std::string finding_of(const F& run) {
+  try {
+    run();
+  } catch (const ProgramError& e) {
+    return e.diagnostic().code + " at " + std::to_string(e.diagnostic().loc.line);
+  }
+  return "";
+}
+inline std::string at_line(const char* code, int line) { return code + (" at " + std::to_string(line)); }
+
 }  // namespace tegula::test

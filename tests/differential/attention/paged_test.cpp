@@ -1,6 +1,7 @@
 // Attention to caches in pages, and storing to them, against attention in f64.
 #include "tegula/kernels/masks.h"
 #include "tests/differential/attention/paged_tensors.h"
+#include "tests/differential/reserved_memory.h"
 
 namespace tegula::test::paged_test {
 using namespace kernels;
@@ -181,6 +182,33 @@ TEST_P(Paged, MissingPagesAreZero) {
   EXPECT_EQ(row, 0);
 }
 
+/// Masks hide the same keys of caches of more than 2^31 elements, and hidden blocks are not visited:
+/// their values are NaN.
+TEST_P(Paged, SkipsHiddenKeysOfLargeCaches) {
+  constexpr std::int64_t kApart = (std::int64_t{1} << 30) + 512;  // elements of a page to the next
+  if (GetParam().kind == DeviceKind::cuda) GTEST_SKIP() << "the memory is the host's";
+  const ReservedMemory memory(std::size_t{2 * kApart + 64 * 64} * 2);
+  if (!memory.is_there()) GTEST_SKIP() << "no address space for 4 GiB";
+  const PagedRequests p({.rows = 64, .kv_heads = 1}, {{1}, {150}}, GetParam());
+  const Tensor k = Tensor::borrow(memory.data(), {3, 64, 1, 64}, DType::bf16, GetParam(),
+                                  {kApart, 64, 64, 1}),
+               v = Tensor::full({3, 64, 1, 64}, NAN, DType::bf16, GetParam());
+  for (const std::int64_t page : {0, 1, 2}) {
+    k.select(0, page).copy_from(p.cache.k.select(0, p.table[page]));
+    if (page > 0) v.select(0, page).copy_from(p.cache.v.select(0, p.table[page]));
+  }
+  const KvCache large{k, v, Tensor::from(std::vector<i32>{0, 1, 2}, {1, 3}, GetParam())};
+  const Mask near = [](Tile, Tile, Tile q, Tile kv) { return q - kv < 40; };
+  for (const Mask& mask : {near, masks::and_(masks::causal(), near), masks::sliding_window(30)}) {
+    const Attention attention({.mask = mask});
+    p.run(attention);
+    const std::vector<double> want = p.O.to_doubles();
+    attention.paged(Stream(GetParam()), p.Q, large, p.O, p.batch, {p.Lse, p.Max, {}});
+    const std::vector<double> got = p.O.to_doubles();
+    for (std::size_t i = 0; i < 4 * 64; ++i) ASSERT_EQ(got[i], want[i]) << i;
+  }
+}
+
 /// Appends to pages that end in the middle, begin a page, or span several.
 TEST_P(Paged, AppendsKeysAndValues) {
   for (const std::int64_t rows : {1, 16, 24}) {
@@ -209,18 +237,6 @@ TEST_P(Paged, AppendsKeysAndValues) {
     }
   }
 }
-
-/// Returns the code and the line of the finding that `run` ends with; the line is that of the call.
-template <class F>
-std::string finding_of(const F& run) {
-  try {
-    run();
-  } catch (const ProgramError& e) {
-    return e.diagnostic().code + " at " + std::to_string(e.diagnostic().loc.line);
-  }
-  return "";
-}
-std::string at_line(const char* code, int line) { return code + (" at " + std::to_string(line)); }
 
 /// `cpu` and `sim` check the contents of tables and lengths.
 TEST_P(Paged, ReportsWrongTablesAndLengths) {
