@@ -200,7 +200,7 @@ TEST_F(DriverCalls, Varlen) {
 
 /// A step of requests: attention to pages after the step's keys and values are stored there.
 TEST_F(DriverCalls, Paged) {
-  const auto of = [](std::int64_t queries, bool is_scheduled = false) {
+  const auto of = [](std::int64_t queries, bool is_scheduled = false, bool rotates = false) {
     return [=, attention = Attention({.mask = masks::causal()})] {
       const Tensor Q = tensor({256, 32, 128}), O = tensor({256, 32, 128}),
                    K = tensor({256, 8, 128}), V = tensor({256, 8, 128});
@@ -208,8 +208,14 @@ TEST_F(DriverCalls, Paged) {
                           tensor({64, 512}, DType::i32)};
       KvBatch batch{tensor({65}, DType::i32), tensor({64}, DType::i32), queries};
       if (is_scheduled) batch.schedule = tensor({schedule_words(64, kGpu)}, DType::i32);
+      KvAppend how;
+      if (rotates)
+        how = {.rope = {tensor({8192, 64}, DType::f32), tensor({8192, 64}, DType::f32),
+                        tensor({256}, DType::i32)},
+               .Q = Q,
+               .slots = tensor({256}, DType::i64)};
       return [=](const Stream& stream) {
-        append(stream, K, V, cache, batch);
+        append(stream, K, V, cache, batch, how);
         if (is_scheduled) attention.schedule(stream, Q, cache, batch, batch.schedule);
         attention.paged(stream, Q, cache, O, batch);
       };
@@ -218,6 +224,7 @@ TEST_F(DriverCalls, Paged) {
   expect("decoding", "launch 3, capture 1, id 1; maps 1", of(1));
   expect("scheduled decoding", "launch 3, capture 1, id 1; maps 1", of(1, true));
   expect("mixed", "launch 2; maps 1", of(200));
+  expect("with a rotation and slots", "launch 2; maps 1", of(200, false, true));
 }
 
 // ---- products

@@ -1,4 +1,7 @@
 // Attention to caches in pages, and storing to them, against attention in f64.
+#include <memory>
+#include <thread>
+
 #include "tegula/kernels/masks.h"
 #include "tests/differential/attention/paged_tensors.h"
 #include "tests/differential/reserved_memory.h"
@@ -69,6 +72,30 @@ TEST_P(Paged, CompilesOnceForAllLengths) {
   EXPECT_EQ(compiled({{0, 1, 1}, {0, 133, 1}}, 2), 1);
   EXPECT_EQ(compiled({{1, 1, 0, 1, 1}, {64, 65, 3, 16, 90}}, 3), 1);
   EXPECT_EQ(compiled({{1, 1, 1, 1, 1}, {2, 65, 3, 16, 1}}, 4), 1);
+}
+
+/// Threads share one object; each has requests, a cache and a stream of its own.
+TEST_P(Paged, OneObjectInTwoThreads) {
+  const Attention attention({.mask = masks::causal()});
+  std::vector<std::unique_ptr<PagedRequests>> steps;
+  for (const i32 rows : {16, 64, 16, 8})
+    steps.push_back(std::make_unique<PagedRequests>(
+        CacheExtents{.rows = rows}, rows == 64 ? around(64) : decoding(rows), GetParam(),
+        static_cast<std::uint64_t>(steps.size() + 1)));
+  const auto run = [&](std::size_t first) {
+    for (std::size_t i = first; i < steps.size(); i += 2) {
+      const Stream stream = Stream::create(GetParam());
+      steps[i]->run(attention, stream);
+      stream.synchronize();
+    }
+  };
+  std::thread other(run, 1);
+  run(0);
+  other.join();
+  for (const auto& p : steps) {
+    p->expect(host_causal());
+    if (HasFatalFailure()) return;
+  }
 }
 
 /// Masks and scores see the request, the query head and positions in the request.
