@@ -53,6 +53,19 @@ ExportParam attention_sinks(const char* name, ViewAccess access) {
   return optional(tensor_of(DType::f32, name, "H", access));
 }
 
+Params cache_params(ViewAccess access) {
+  return {tensor("k_cache", "P R G D", access), tensor("v_cache", "P R G E", access)};
+}
+/// Returns the members of KvBatch.
+Params batch_params() {
+  return {tensor_of(DType::i32, "q_offsets", "B+1"), tensor_of(DType::i32, "kv_lengths", "B"),
+          {.info = {ParamKind::Scalar, DType::i64}, .name = "max_seqlen_q"}};
+}
+KvBatch batch_in(std::span<const HostArg> args) {
+  return {*args[0].tensor, *args[1].tensor, static_cast<std::int64_t>(args[2].bits)};
+}
+ExportParam page_table() { return optional(tensor_of(DType::i32, "table", "Y C")); }
+
 Params moe_inputs() {
   return {tensor("x", "T H"), tensor_of(DType::f32, "logits", "T E"), tensor("up", "G U H"),
           tensor("down", "G H I")};
@@ -124,6 +137,46 @@ Exportable attention_backward(const Attention& attention) {
          .K = tensor_in(args[9]),
          .V = tensor_in(args[10]),
          .sinks = tensor_in(args[11])},
+        at);
+  };
+  return out;
+}
+
+Exportable paged_attention(const Attention& attention) {
+  Exportable out;
+  out.params = {tensor("q", "T H D")};
+  append(out.params, cache_params(ViewAccess::In));
+  append(out.params, batch_params());
+  append(out.params, {tensor("o", "T H E", ViewAccess::Out), page_table(),
+                      optional(tensor_of(DType::f32, "lse", "T H", ViewAccess::Out)),
+                      attention_sinks("sinks", ViewAccess::In)});
+  out.call = [attention](const Stream& stream, std::span<const HostArg> args, Loc at) {
+    attention.paged(stream, *args[0].tensor, {*args[1].tensor, *args[2].tensor, tensor_in(args[7])},
+                    *args[6].tensor, batch_in(args.subspan(3)),
+                    {.lse = tensor_in(args[8]), .sinks = tensor_in(args[9])}, at);
+  };
+  return out;
+}
+
+Exportable kv_append(RopePairs pairs) {
+  Exportable out;
+  out.params = {tensor("k", "T G D"), tensor("v", "T G E")};
+  append(out.params, cache_params(ViewAccess::InOut));
+  append(out.params, batch_params());
+  append(out.params,
+         {page_table(), optional(tensor_of(DType::i64, "slots", "T")),
+          optional(tensor_of(DType::f32, "cos", "X A")),
+          optional(tensor_of(DType::f32, "sin", "X A")),
+          optional(tensor_of(DType::i32, "positions", "T")),
+          optional(tensor("q", "T H D", ViewAccess::InOut))});
+  out.call = [pairs](const Stream& stream, std::span<const HostArg> args, Loc at) {
+    kernels::append(
+        stream, *args[0].tensor, *args[1].tensor,
+        {*args[2].tensor, *args[3].tensor, tensor_in(args[7])}, batch_in(args.subspan(4)),
+        {.pairs = pairs,
+         .rope = {tensor_in(args[9]), tensor_in(args[10]), tensor_in(args[11])},
+         .Q = tensor_in(args[12]),
+         .slots = tensor_in(args[8])},
         at);
   };
   return out;

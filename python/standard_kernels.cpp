@@ -137,3 +137,5 @@ TEGULA_EXPORT_BACKWARD(attention, attention_backward, kAttentionSaved);
 TEGULA_EXPORT(causal_attention, causal());
 TEGULA_EXPORT(causal_attention_backward, attention_backward(causal()));
 TEGULA_EXPORT_BACKWARD(causal_attention, causal_attention_backward, kAttentionSaved);
+TEGULA_EXPORT(paged_attention, paged_attention(causal()));
+TEGULA_EXPORT(append, kv_append());

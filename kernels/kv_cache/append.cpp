@@ -114,9 +114,9 @@ void check_rows(const char* name, const Tensor& rows, const Tensor& cache, std::
 }
 
 void check_rotation(const KvAppend& how, const Tensor& K) {
-  if (how.Q.defined() != how.Q_out.defined() && !how.Q.defined())
+  if (how.Q_out.defined() && !how.Q.defined())
     throw_argument_error(ErrorId::kernel_argument, "append", "Q_out", how.Q_out.str(),
-                         "a Q that it receives");
+                         "Q, whose rotation it receives");
   if (how.rope.cos.defined() || how.rope.sin.defined() || how.Q.defined())
     check_rope_tables("append", how.rope, K.size(0), K.size(2), true);
   if (!how.Q.defined()) return;

@@ -113,6 +113,13 @@ static void test_list_and_signature(void) {
   s = tegula_signature(tegula_find("window_attention"));
   CHECK(s && s->count == 6 && s->params[0].dtype.bits == 0 && s->params[4].dtype.bits == 32 &&
         s->params[4].optional && s->params[5].optional && s->params[5].access == TEGULA_IN);
+  s = tegula_signature(tegula_find("append"));
+  CHECK(s && s->count == 13 && s->params[2].access == TEGULA_INOUT &&
+        s->params[6].kind == TEGULA_INT && s->params[6].dtype.bits == 64 &&
+        s->params[8].dtype.bits == 64 && s->params[12].optional &&
+        s->params[12].access == TEGULA_INOUT);
+  s = tegula_signature(tegula_find("paged_attention"));
+  CHECK(s && s->count == 10 && s->params[1].access == TEGULA_IN && s->params[6].access == TEGULA_OUT);
 }
 
 static void test_calls(void) {

@@ -1,6 +1,7 @@
 // A library of exported callables, as a user's would be: tests of the C interface load it.
 #include <tegula/kernels/attention.h>
 #include <tegula/kernels/export.h>
+#include <tegula/kernels/masks.h>
 #include <tegula/kernels/matmul.h>
 #include <tegula/tegula.h>
 
@@ -102,6 +103,7 @@ Exportable product_of_library() {
 
 const Attention windowed{
     {.mask = [](auto, auto, auto q, auto kv) { return q >= kv && q - kv < 16; }}};
+const Attention causal{{.mask = masks::causal()}};
 /// Without a softmax, and so without lse.
 const Attention relu_scores{{.score = [](auto s, auto, auto, auto, auto) { return max(s, 0.0f); },
                              .weighting = AttentionNormalization::none}};
@@ -131,6 +133,8 @@ TEGULA_EXPORT_BACKWARD(window_attention, window_attention_backward, kAttentionSa
 TEGULA_EXPORT(relu_attention, relu_scores);
 TEGULA_EXPORT(relu_attention_backward, attention_backward(relu_scores));
 TEGULA_EXPORT_BACKWARD(relu_attention, relu_attention_backward, "q k v o");
+TEGULA_EXPORT(paged_attention, paged_attention(causal));
+TEGULA_EXPORT(append, kv_append());
 TEGULA_EXPORT(wrong_backward, square_kernel);
 TEGULA_EXPORT_BACKWARD(wrong_backward, square_backward, "x z");
 TEGULA_EXPORT(experts, exportable(experts_layer));

@@ -519,6 +519,17 @@ TEST(LibraryError, Append) {
   const Tensor rows = of({5, 2, 64});
   expect("T1662 keys to append", [&] { append(stream(), of({5, 4, 64}), rows, a.cache, a.batch); });
   expect("T1680 append", [&] { append(stream(), rows, rows, {a.pages}, a.batch); });
+  const auto refused = [&](const char* name, const KvAppend& how,
+                           std::source_location at = std::source_location::current()) {
+    expect(name, [&] { append(stream(), rows, rows, a.cache, a.batch, how, at); }, at);
+  };
+  const Tensor table = of({8, 32}, DType::f32), wide = of({8, 33}, DType::f32), q = of({5, 4, 64});
+  refused("T1662 columns of angles", {.rope = {wide, wide}});
+  refused("T1662 sines to append", {.rope = {table, {}}});
+  refused("T1662 queries without angles", {.Q = q});
+  refused("T1662 head dim of queries", {.rope = {table, table}, .Q = of({5, 4, 32})});
+  refused("T1662 rotated queries alone", {.rope = {table, table}, .Q_out = q});
+  refused("T1662 slots", {.slots = of({5}, DType::i32)});
 }
 
 }  // namespace

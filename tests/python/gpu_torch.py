@@ -136,6 +136,40 @@ class Gpu(unittest.TestCase):
               f"exchange table {'used' if raw.table else 'missing'}")
 
 
+class Pages(unittest.TestCase):
+    """A graph of append and attention, replayed for other lengths."""
+
+    def test_graph(self):
+        torch.manual_seed(0)
+        caches = [torch.zeros(64, 16, 2, 64, device="cuda", dtype=torch.bfloat16) for _ in "kv"]
+        table = torch.randperm(64, device="cuda", dtype=torch.int32).reshape(4, 16)
+        offsets = torch.arange(5, device="cuda", dtype=torch.int32)
+        lengths = torch.full((4,), 1, device="cuda", dtype=torch.int32)
+        q, k, v = (torch.randn(4, h, 64, device="cuda").to(torch.bfloat16) for h in (8, 2, 2))
+
+        def step():
+            ops.append_out(k, v, *caches, offsets, lengths, 1, table)
+            return ops.paged_attention(q, *caches, offsets, lengths, 1, table)
+
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            step()  # compiles
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            o = step()
+        keys, values = [], []
+        for n in range(1, 40):
+            lengths.fill_(n)
+            q.copy_(torch.randn(q.shape)), k.copy_(torch.randn(k.shape)), v.copy_(torch.randn(v.shape))
+            keys.append(k.clone()), values.append(v.clone())
+            graph.replay()
+            heads = [torch.stack(t, 2).repeat_interleave(4, 1) for t in (keys, values)]
+            want = torch.nn.functional.scaled_dot_product_attention(q[:, :, None], *heads)[:, :, 0]
+            torch.testing.assert_close(o.float(), want.float(), atol=2e-2, rtol=2e-2)
+
+
+
 class AttentionGradients(attention_gradients.AttentionGradients, unittest.TestCase):
     device = "cuda"
     length, dim = 700, 64

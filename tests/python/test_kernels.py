@@ -117,10 +117,21 @@ class Numpy(unittest.TestCase):
             for got, want in zip(grads, attention_gradients(q, k, v, grad_o, is_causal)):
                 self.close(got, want, 3e-2)
 
+    def test_pages(self):
+        """The keys of one request, appended to pages in another order, are those of a dense call."""
+        q, k, v = (drawn(40, heads, 16, dtype=numpy.float16) for heads in (2, 1, 1))
+        caches = [numpy.zeros((4, 16, 1, 16), numpy.float16) for _ in "kv"]
+        batch = numpy.array([0, 40], numpy.int32), numpy.array([40], numpy.int32), 40
+        table, o = numpy.array([[2, 0, 3]], numpy.int32), numpy.zeros_like(q)
+        kernels.append(k, v, *caches, *batch, table)
+        kernels.paged_attention(q, *caches, *batch, o, table)
+        want = attention(*(t.swapaxes(0, 1)[None] for t in (q, k, v)), True)
+        self.close(o, want[0].swapaxes(0, 1), 1e-2)
+
     def test_errors(self):
         with self.assertRaises(ValueError):
             kernels.softmax(drawn(5, 8), numpy.zeros((5, 9), numpy.float32))
-        with self.assertRaisesRegex(AttributeError, "exports no conv; it exports attention"):
+        with self.assertRaisesRegex(AttributeError, "exports no conv; it exports append, attention"):
             kernels.conv
 
     @unittest.skipIf(os.environ.get("TEGULA_DEVICE") != "sim", "not in the simulator")

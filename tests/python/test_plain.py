@@ -320,6 +320,75 @@ class Attention(Gradients):
             self.backward({}, ["q"])
 
 
+class Pages(Gradients):
+    """A step of two requests: append to pages of four rows, and attention to them."""
+
+    LENGTHS, HEADS, DIM, ROWS, PAGES = (6, 3), 2, 8, 4, 5
+    TABLE = ((3, 0), (4, 9))  # the second request needs one page
+
+    def setUp(self):
+        tokens, row = sum(self.LENGTHS), self.DIM
+        self.values = {n: drawn(tokens * heads * row, i) for i, (n, heads) in enumerate((("q", 2), ("k", 1), ("v", 1)))}
+        self.tensors = {n: halves(v, [tokens, len(v) // tokens // row, row]) for n, v in self.values.items()}
+        self.batch = [Array(v, None, ctypes.c_int32, (0, 32)) for v in ((0, 6, 9), self.LENGTHS)] + [max(self.LENGTHS)]
+        self.table = Array([p for row in self.TABLE for p in row], [2, 2], ctypes.c_int32, (0, 32))
+
+    def caches(self):
+        return [halves([0] * self.PAGES * self.ROWS * self.DIM, [self.PAGES, self.ROWS, 1, self.DIM]) for _ in "kv"]
+
+    def want(self):
+        """o in double precision; a query sees the keys of its request up to its own."""
+        o, d, first = [], self.DIM, 0
+        for length in self.LENGTHS:
+            for i in range(first, first + length):
+                for h in range(self.HEADS):
+                    q, keys = self.values["q"][(i * self.HEADS + h) * d:][:d], range(first, i + 1)
+                    weights = [math.exp(sum(a * b for a, b in zip(q, self.values["k"][j * d:])) / math.sqrt(d)) for j in keys]
+                    o += [sum(w * self.values["v"][j * d + c] for w, j in zip(weights, keys)) / sum(weights) for c in range(d)]
+            first += length
+        return o
+
+    def test_values(self):
+        t, caches = self.tensors, self.caches()
+        mine.append(t["k"], t["v"], *caches, *self.batch, table=self.table)
+        o = halves([0] * len(self.values["q"]), list(t["q"].shape))
+        lse = Array([0] * sum(self.LENGTHS) * self.HEADS, [sum(self.LENGTHS), self.HEADS])
+        mine.paged_attention(t["q"], *caches, *self.batch, o, table=self.table, lse=lse)
+        self.assert_close(floats(o), self.want())
+        self.assertTrue(all(map(math.isfinite, lse)))
+
+    def test_slots(self):
+        by_table, by_slot = self.caches(), self.caches()
+        slots = [self.TABLE[b][i // self.ROWS] * self.ROWS + i % self.ROWS for b, n in enumerate(self.LENGTHS) for i in range(n)]
+        mine.append(self.tensors["k"], self.tensors["v"], *by_table, *self.batch, table=self.table)
+        mine.append(self.tensors["k"], self.tensors["v"], *by_slot, *self.batch,
+                    slots=Array(slots, None, ctypes.c_int64, (0, 64)))
+        for a, b in zip(by_table, by_slot):
+            self.assertEqual(list(a), list(b))
+
+    def test_rotates_queries_in_place(self):
+        half, length = self.DIM // 2, max(self.LENGTHS)
+        angles = [Array([f(p * 0.3 + i) for p in range(length) for i in range(half)], [length, half]) for f in (math.cos, math.sin)]
+        mine.append(self.tensors["k"], self.tensors["v"], *self.caches(), *self.batch, table=self.table, cos=angles[0],
+                    sin=angles[1], q=self.tensors["q"])
+        want = list(self.values["q"])
+        for row in range(0, len(want), self.DIM):
+            token = row // self.DIM // self.HEADS
+            position = token - (self.LENGTHS[0] if token >= self.LENGTHS[0] else 0)
+            for i in range(half):
+                a, b, angle = want[row + i], want[row + half + i], position * 0.3 + i
+                want[row + i], want[row + half + i] = (a * math.cos(angle) - b * math.sin(angle),
+                                                       b * math.cos(angle) + a * math.sin(angle))
+        self.assert_close(floats(self.tensors["q"]), want)
+
+    def test_errors(self):
+        with self.assertRaisesRegex(ValueError, r"T1682: append: (.|\n)*exports.cpp"):
+            mine.append(self.tensors["k"], self.tensors["v"], *self.caches(), *self.batch,
+                        table=Array([0], [1, 1], ctypes.c_int32, (0, 32)))
+        with self.assertRaisesRegex(ValueError, "T1662: append: V is"):
+            mine.append(self.tensors["k"], self.tensors["q"], *self.caches(), *self.batch, table=self.table)
+
+
 @unittest.skipIf(numpy is None, "NumPy is not installed")
 class Numpy(unittest.TestCase):
     def test_arrays_and_scalars(self):

@@ -162,6 +162,86 @@ class Experts(unittest.TestCase):
             torch.testing.assert_close(got, want, atol=5e-2, rtol=5e-2)
 
 
+class Pages(unittest.TestCase):
+    """Steps of three requests with caches in pages of 16 rows, of which the last one has no query."""
+
+    LENGTHS, QUERIES = (33, 5, 20), (1, 3, 0)
+
+    def setUp(self):
+        torch.manual_seed(0)
+        self.caches = [torch.randn(9, 16, 2, 16).to(torch.bfloat16) for _ in "kv"]
+        self.table = torch.tensor([[4, 0, 7], [8, -1, -1], [2, 3, -1]], dtype=torch.int32)
+        offsets = torch.tensor([0, 1, 4, 4], dtype=torch.int32)
+        self.batch = offsets, torch.tensor(self.LENGTHS, dtype=torch.int32), 3
+        self.q = torch.randn(4, 4, 16).to(torch.bfloat16)
+        self.k, self.v = torch.randn(2, 4, 2, 16).to(torch.bfloat16)
+
+    def want(self, caches):
+        """The attention of each request, in double precision."""
+        o, first = [], 0
+        for pages, length, queries in zip(self.table, self.LENGTHS, self.QUERIES):
+            k, v = (c[pages.clamp(min=0).long()].flatten(0, 1)[:length].double().repeat_interleave(2, 1) for c in caches)
+            q = self.q[first:first + queries].double()
+            scores = torch.einsum("qhd,khd->hqk", q, k) / 4
+            hidden = torch.arange(length)[None] > torch.arange(length - queries, length)[:, None]
+            o.append(torch.einsum("hqk,khd->qhd", scores.masked_fill(hidden, -torch.inf).softmax(-1), v))
+            first += queries
+        return torch.cat(o)
+
+    def step(self, q, k, v, *caches):
+        ops.append_out(k, v, *caches, *self.batch, self.table)
+        return ops.paged_attention(q, *caches, *self.batch, self.table)
+
+    def test_schemas(self):
+        self.assertEqual(str(ops.paged_attention.default._schema),
+                         "mine::paged_attention(Tensor q, Tensor k_cache, Tensor v_cache, Tensor q_offsets, Tensor kv_lengths, "
+                         "int max_seqlen_q, Tensor? table=None, Tensor? sinks=None) -> Tensor")
+        self.assertEqual(str(ops.append_out.default._schema),
+                         "mine::append_out(Tensor k, Tensor v, Tensor(a!) k_cache, Tensor(b!) v_cache, Tensor q_offsets, "
+                         "Tensor kv_lengths, int max_seqlen_q, Tensor? table=None, Tensor? slots=None, Tensor? cos=None, "
+                         "Tensor? sin=None, Tensor? positions=None, Tensor(c!)? q=None) -> ()")
+
+    def test_values(self):
+        before = [c.clone() for c in self.caches]
+        o = self.step(self.q, self.k, self.v, *self.caches)
+        for cache, old, rows in zip(self.caches, before, (self.k, self.v)):
+            old[7, 0], old[8, 2:5] = rows[0], rows[1:]  # positions 32, and 2 to 4
+            torch.testing.assert_close(cache, old, rtol=0, atol=0)
+        torch.testing.assert_close(o.double(), self.want(self.caches), atol=2e-2, rtol=2e-2)
+        written, lse = torch.empty_like(o), torch.empty(4, 4)
+        ops.paged_attention_out(self.q, *self.caches, *self.batch, written, self.table, lse)
+        torch.testing.assert_close(written, o, rtol=0, atol=0)
+        self.assertTrue(torch.isfinite(lse).all())
+
+    def test_rotation(self):
+        angles = torch.arange(40)[:, None] * torch.arange(1, 9) / 10
+        positions = torch.tensor([32, 2, 3, 4])
+        cos, sin = angles.cos()[positions, None], angles.sin()[positions, None]
+
+        def rotated(x):
+            a, b = x.float().chunk(2, -1)
+            return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
+
+        q, slots = self.q.clone(), torch.tensor([7 * 16, -1, 8 * 16 + 3, 8 * 16 + 4])
+        ops.append_out(self.k, self.v, *self.caches, *self.batch, None, slots, angles.cos(), angles.sin(), None, q)
+        torch.testing.assert_close(q.float(), rotated(self.q), atol=1e-2, rtol=1e-2)
+        torch.testing.assert_close(self.caches[0][8, 3:5].float(), rotated(self.k)[2:], atol=1e-2, rtol=1e-2)
+
+    def test_opcheck(self):
+        self.assertEqual(set(torch.library.opcheck(ops.paged_attention, (self.q, *self.caches, *self.batch, self.table)).values()),
+                         {"SUCCESS"})
+        self.assertEqual(set(torch.library.opcheck(ops.append_out, (self.k, self.v, *self.caches, *self.batch, self.table)).values()),
+                         {"SUCCESS"})
+
+    def test_compiled(self):
+        torch._dynamo.reset()
+        compiled = torch.compile(self.step, fullgraph=True, backend="aot_eager")
+        caches = [c.clone() for c in self.caches]
+        torch.testing.assert_close(compiled(self.q, self.k, self.v, *caches), self.step(self.q, self.k, self.v, *self.caches))
+        for a, b in zip(caches, self.caches):
+            torch.testing.assert_close(a, b, rtol=0, atol=0)
+
+
 class AttentionGradients(attention_gradients.AttentionGradients, unittest.TestCase):
     """On the CPU."""
 
