@@ -1,4 +1,4 @@
-"""Kernels of the library in the wheel: matmul, softmax, rms_norm, attention, causal_attention.
+"""Kernels of the library in the wheel: matmul, softmax, rms_norm, attention, causal_attention, paged_attention, append.
 
     from tegula import kernels
     kernels.softmax(x, y)                         # NumPy, CuPy, PyTorch; y is written

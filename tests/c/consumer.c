@@ -119,7 +119,8 @@ static void test_list_and_signature(void) {
         s->params[8].dtype.bits == 64 && s->params[12].optional &&
         s->params[12].access == TEGULA_INOUT);
   s = tegula_signature(tegula_find("paged_attention"));
-  CHECK(s && s->count == 10 && s->params[1].access == TEGULA_IN && s->params[6].access == TEGULA_OUT);
+  CHECK(s && s->count == 10 && s->params[1].access == TEGULA_IN &&
+        s->params[6].access == TEGULA_OUT);
 }
 
 static void test_calls(void) {

@@ -306,7 +306,7 @@ bool values_first(Kernel& k, std::size_t n) {
   next ? k.insert_before(next, keys) : k.append(k[values].parent, keys);
   return true;
 }
-bool committed_alone(Kernel& k, std::size_t n) {  // the wait counts groups, of which this is one more
+bool committed_alone(Kernel& k, std::size_t n) {
   if (n > 0) return false;
   const OpId commit = mistakes::all(k, true, Opcode::CpAsyncCommit).back();
   return twice(k, commit) && waits_for_all(k, 0);

@@ -64,10 +64,12 @@ Batch random_batch(std::uint64_t seed, Device device) {
   if (dice.one_in(3))
     for (int h = 0; h < e.heads; ++h) c.sinks.push_back(0.25f * static_cast<float>(h % 8 - 1));
   if (dice.one_in(3)) c.schedule.pack_gqa = dice.one_in(2);
-  c.plan = dice.one_of<std::string>({"", "", "", "stages=2", "producer_warps=1 consumer_registers=0",
-                                     "producer_warps=0 consumer_registers=0",
-                                     "wgmma=0 producer_warps=0 consumer_registers=0 persistent=0"});
-  if (e.dim <= 128 && dice.one_in(4)) c.schedule.tiles = {dice.one_in(2) ? 64 : 128, 16 * dice.between(1, 8)};
+  c.plan = dice.one_of<std::string>(
+      {"", "", "", "stages=2", "producer_warps=1 consumer_registers=0",
+       "producer_warps=0 consumer_registers=0",
+       "wgmma=0 producer_warps=0 consumer_registers=0 persistent=0"});
+  if (e.dim <= 128 && dice.one_in(4))
+    c.schedule.tiles = {dice.one_in(2) ? 64 : 128, 16 * dice.between(1, 8)};
   return b;
 }
 

@@ -83,7 +83,8 @@ void check_rotation(const Step& s, RopePairs pairs, RopeTables tables,
   Q.slice(0, used, s.tokens).copy_from(s.Q.slice(0, used, s.tokens));
   const KvCache want = s.copy(), got = s.copy();
   append(stream, K, s.V, want, s.p.batch);
-  append(stream, s.K, s.V, got, s.p.batch, {.pairs = pairs, .rope = tables, .Q = s.Q, .Q_out = Q_out});
+  append(stream, s.K, s.V, got, s.p.batch,
+         {.pairs = pairs, .rope = tables, .Q = s.Q, .Q_out = Q_out});
   expect_same(got.k, want.k, "k");
   expect_same(got.v, want.v, "v");
   expect_same(Q_out, Q, "Q");

@@ -127,7 +127,8 @@ struct PagedRequests {
   /// Moves keys and values to one tensor [pages, 2, rows, kv heads, dim].
   void interleave() {
     const Dims s = cache.k.shape();
-    const Tensor both = Tensor::empty({s[0], 2, s[1], s[2], s[3]}, cache.k.dtype(), cache.k.device());
+    const Tensor both =
+        Tensor::empty({s[0], 2, s[1], s[2], s[3]}, cache.k.dtype(), cache.k.device());
     int part = 0;
     for (Tensor* t : {&cache.k, &cache.v}) {
       const Tensor own = both.select(1, part++);
@@ -164,6 +165,8 @@ std::string finding_of(const F& run) {
   }
   return "";
 }
-inline std::string at_line(const char* code, int line) { return code + (" at " + std::to_string(line)); }
+inline std::string at_line(const char* code, int line) {
+  return code + (" at " + std::to_string(line));
+}
 
 }  // namespace tegula::test

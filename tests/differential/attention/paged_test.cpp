@@ -209,8 +209,8 @@ TEST_P(Paged, MissingPagesAreZero) {
   EXPECT_EQ(row, 0);
 }
 
-/// Masks hide the same keys of caches of more than 2^31 elements, and hidden blocks are not visited:
-/// their values are NaN.
+/// Masks hide the same keys of caches of more than 2^31 elements. Hidden blocks, whose values are
+/// NaN, are not visited.
 TEST_P(Paged, SkipsHiddenKeysOfLargeCaches) {
   constexpr std::int64_t kApart = (std::int64_t{1} << 30) + 512;  // elements of a page to the next
   if (GetParam().kind == DeviceKind::cuda) GTEST_SKIP() << "the memory is the host's";

@@ -20,12 +20,12 @@ inline constexpr const char* kAttentionSaved = "q k v o lse sinks";
 
 /// Attention to a cache in pages, `(q, k_cache, v_cache, q_offsets, kv_lengths, max_seqlen_q, o,
 /// table, lse, sinks)`: q [T, H, D], caches [P, R, G, D] and [P, R, G, E], o [T, H, E], all bf16 or
-/// all f16; q_offsets [B + 1], kv_lengths [B] and table [B or more, C], i32; lse [T, H] and sinks
-/// [H], f32. Table, lse and sinks are optional. Rows of o that belong to no request are not written.
+/// all f16; q_offsets [B + 1], kv_lengths [B] and table [B or more, C], i32; the output lse [T, H]
+/// and sinks [H], f32. Table, lse and sinks are optional. Rows of no request are not written.
 Exportable paged_attention(const Attention& attention);
 /// `append`, `(k, v, k_cache, v_cache, q_offsets, kv_lengths, max_seqlen_q, table, slots, cos, sin,
-/// positions, q)`: k [T, G, D] and v [T, G, E] are stored in the caches; what follows max_seqlen_q is
-/// optional, as in KvAppend, and q [T, H, D] is rotated in place.
+/// positions, q)`: k [T, G, D] and v [T, G, E] are stored in the caches; the parameters after
+/// max_seqlen_q are those of KvCache and KvAppend, optional, and q [T, H, D] is rotated in place.
 Exportable kv_append(RopePairs pairs = RopePairs::half_split);
 
 /// `(x, logits, up, down, y)`: x and y [T, H], logits [T, E], f32, up [G, U, H], down [G, H, I],

@@ -38,14 +38,14 @@ struct KvBatch {
 /// Returns the number of elements of KvBatch::schedule.
 std::int64_t schedule_words(std::int64_t requests, Device device);
 
-/// What `append` does besides storing; everything is optional.
+/// Options of `append`, which may all be left out.
 struct KvAppend {
   RopePairs pairs = RopePairs::half_split;
   /// Rotates K, and Q if there is one, before K is stored. Without `positions`, the row of the
   /// tables is the position in the request, and tables may have any number of rows.
   RopeTables rope = {};
   Tensor Q = {};      ///< [rows, heads, head dim], rotated like K; requires `rope`
-  Tensor Q_out = {};  ///< receives the rotated Q, whose memory it does not overlap; default: Q itself
+  Tensor Q_out = {};  ///< receives the rotated Q, without overlap; default: Q itself
   /// i64 [rows]: row r of K goes to row slots[r] % rows of page slots[r] / rows, instead of where
   /// the table puts it; rows with a negative slot are dropped.
   Tensor slots = {};
@@ -54,9 +54,9 @@ struct KvAppend {
 /// Stores the keys K [rows, kv heads, head dim] and values V [rows, kv heads, head dim of values]
 /// of a step's queries at their positions in the cache; all are of the cache's type, bf16 or f16.
 /// Rows at positions without a page are dropped. Results are undefined if two rows have the same
-/// place, as those of requests that share a page may (T1301 or T1319 on `cpu` and `sim`). Does not wait, and
-/// a CUDA graph can record it. Throws CompileError for invalid tensors (T1608 to T1610, T1661,
-/// T1662, T1680 to T1683).
+/// place, as those of requests that share a page may (T1301 or T1319 on `cpu` and `sim`). Does not
+/// wait, and a CUDA graph can record it. Throws CompileError for invalid tensors (T1608 to T1610,
+/// T1661, T1662, T1680 to T1683).
 void append(const Stream& stream, const Tensor& K, const Tensor& V, const KvCache& into,
             const KvBatch& batch, const KvAppend& how = {},
             Loc at = std::source_location::current());
