@@ -12,8 +12,8 @@
 namespace tegula::kernels {
 namespace {
 
-/// Rows of one head that a program copies.
-constexpr int kAppendedRows = 16;
+/// A program copies rows of one head or, if each request has one query at most, one row of heads.
+constexpr int kAppendedRows = 16, kAppendedHeads = 16;
 
 struct StepRows {
   In<i32, 1> q_offsets, kv_lengths;
@@ -37,19 +37,33 @@ struct TokenRows {
   Tile request, length;
 };
 
+TokenRows rows_of(const SequenceRange& request, const Index& m, const Tile& b) {
+  const Index rows = request.queries(m).until(*request.q_end);
+  return {rows, rows.shifted(request.seqlen_kv - *request.q_end), b, request.seqlen_kv};
+}
+/// Returns the only row of a request; a row that is in no tensor if it has none.
+TokenRows row_of(const SequenceRange& request, const Tile& b) {
+  tegula::detail::report_unless(*request.q_end - *request.q_first <= 1, "request",
+                                "a request has more queries than max_seqlen_q", {});
+  const Tile has_row = *request.q_first < *request.q_end, length = request.seqlen_kv;
+  return {slice(where(has_row, *request.q_first, -1), 1), slice(where(has_row, length - 1, -1), 1),
+          b, length};
+}
+
 Index all_columns(const View& of) { return slice(0, padded_head_dim(of.static_dim(2))); }
 
 /// Returns a function that stores the rows of one head in a cache.
 template <class T>
 auto cache_rows(const InOut<T, 4>& into, const StepRows& step, const TokenRows& at,
-                const Tile& h) {
+                const Index& h) {
   into.static_dim(3);
   std::optional<PagedView<T, 3, InOut<T, 4>>> pages;
   Tile page, row;
   if (step.slots) {
-    const Tile slot = (*step.slots)(at.rows), rows = Tile(into.static_dim(1));
-    page = cast<i32>(where(slot >= 0, slot / cast<i64>(rows), -1));
-    row = cast<i32>(slot % cast<i64>(rows));
+    const Tile slot = fill_absent((*step.slots)(at.rows), -1);
+    const i64 rows = into.static_dim(1);
+    page = cast<i32>(where(slot >= 0, slot / rows, -1));
+    row = cast<i32>(slot % rows);
     tegula::detail::report_unless(page < into.dim(0), "page entry",
                                   "a slot is not a row of the cache", {});
   } else {
@@ -60,11 +74,11 @@ auto cache_rows(const InOut<T, 4>& into, const StepRows& step, const TokenRows& 
   };
 }
 
-/// Stores keys, values and queries of one head; heads that a tensor lacks are absent there.
+/// Stores keys, values and queries of heads; those that a tensor lacks are absent there.
 template <class T>
-void append_head(const In<T, 3>& K, const In<T, 3>& V, const StepRows& step,
-                 const Rotation<T>& rotation, const InOut<T, 4>& k, const InOut<T, 4>& v,
-                 const TokenRows& at, const Tile& h) {
+void append_heads(const In<T, 3>& K, const In<T, 3>& V, const StepRows& step,
+                  const Rotation<T>& rotation, const InOut<T, 4>& k, const InOut<T, 4>& v,
+                  const TokenRows& at, const Index& h) {
   const auto load = [&](const auto& from) {
     return [&](const Index& columns) -> Tile { return from(at.rows, h, columns); };
   };
@@ -72,8 +86,10 @@ void append_head(const In<T, 3>& K, const In<T, 3>& V, const StepRows& step,
   store_v(all_columns(V), load(V)(all_columns(V)));
   if (!rotation.cos) return store_k(all_columns(K), load(K)(all_columns(K)));
   const int half = rotation.cos->static_dim(1), dim = K.static_dim(2);
-  const Angles angles = RopeTableViews{*rotation.cos, *rotation.sin, rotation.positions}.of(
-      at.rows, at.positions, slice(0, half), false);
+  std::optional<Tile> given;
+  if (rotation.positions) given = fill_absent((*rotation.positions)(at.rows), -1);
+  const Angles angles =
+      RopeTableViews{*rotation.cos, *rotation.sin}.of(at.positions, given, slice(0, half), false);
   const auto rotate = [&](const auto& from, const auto& store) {
     rotate_columns(rotation.pairs, half, dim, angles, load(from), store);
   };
@@ -88,7 +104,8 @@ void append_head(const In<T, 3>& K, const In<T, 3>& V, const StepRows& step,
 template <class T>
 auto append_kernel() {
   return kernel("kv_append", [](In<T, 3> K, In<T, 3> V, const StepRows& step,
-                                const Rotation<T>& rotation, InOut<T, 4> k, InOut<T, 4> v) {
+                                const Rotation<T>& rotation, InOut<T, 4> k, InOut<T, 4> v,
+                                bool is_decoding) {
     step.q_offsets.do_not_specialize(0), step.kv_lengths.do_not_specialize(0);
     K.do_not_specialize(0), V.do_not_specialize(0);
     if (step.slots) step.slots->do_not_specialize(0);
@@ -96,15 +113,21 @@ auto append_kernel() {
     if (rotation.Q) rotation.Q->do_not_specialize(0);
     if (rotation.Q_out) rotation.Q_out->do_not_specialize(0);
     const Tile heads = rotation.Q_out ? max(K.dim(1), rotation.Q_out->dim(1)) : K.dim(1);
+    const auto append_rows = [&](const Tile& b, const std::optional<Index>& m, const Index& h) {
+      const Tile length = fill_absent(step.kv_lengths(b), 0);
+      const SequenceRange request = SequenceRange::request(step.q_offsets, length, b);
+      const TokenRows at = m ? rows_of(request, *m, b) : row_of(request, b);
+      append_heads(K, V, step, rotation, k, v, at, h);
+    };
+    if (is_decoding) {
+      for (auto [b, h] : grid({step.kv_lengths.dim(0), heads}, 1, kAppendedHeads))
+        append_rows(b, {}, h);
+      return;
+    }
     const VarlenTileScheduler tiles(step.q_offsets, kAppendedRows);
     for (auto [h, i] : grid({heads, tiles.count(K.dim(0))}, 1, 1)) {
       const auto [b, m] = tiles.at(i.first());
-      const Tile length = fill_absent(step.kv_lengths(b), 0);
-      const SequenceRange request = SequenceRange::request(step.q_offsets, length, b);
-      const Tile end = *request.q_end;
-      const Index rows = request.queries(m).until(end);
-      append_head(K, V, step, rotation, k, v,
-                  TokenRows{rows, rows.shifted(length - end), b, length}, h);
+      append_rows(b, m, h);
     }
   });
 }
@@ -134,7 +157,8 @@ void append(const Stream& stream, const Tensor& K, const Tensor& V, const KvCach
   require_rank("append", "K", K, 3);
   check_rows("K", K, into.k, K.size(0));
   check_rows("V", V, into.v, K.size(0));
-  check_sequences(batch.kv_lengths.size(0), K.size(1), batch.max_seqlen_q, K.size(0));
+  const std::int64_t longest =
+      check_sequences(batch.kv_lengths.size(0), K.size(1), batch.max_seqlen_q, K.size(0));
   check_rotation(how, K);
   require_optional("append", "slots", how.slots, DType::i64, {K.size(0)});
   if (K.size(0) == 0 || batch.kv_lengths.size(0) == 0) return;
@@ -143,7 +167,8 @@ void append(const Stream& stream, const Tensor& K, const Tensor& V, const KvCach
   for_float("append", K.dtype(), [&]<class T>(T) {
     static const auto* const kernel = new auto(append_kernel<T>());  // never destroyed
     (*kernel)(stream, K, V, batch.q_offsets, batch.kv_lengths, into.table, how.slots, how.rope.cos,
-              how.rope.sin, how.rope.positions, from_q, to_q, how.pairs, into.k, into.v);
+              how.rope.sin, how.rope.positions, from_q, to_q, how.pairs, into.k, into.v,
+              longest == 1);
   });
 }
 

@@ -28,16 +28,16 @@ struct Angles {
 
 struct RopeTableViews {
   In<f32, 2> cos, sin;
-  std::optional<In<i32, 1>> positions;
 
-  /// Returns the angles of tokens, whose rows in the tables are `own` unless there are positions.
-  Angles of(const Index& tokens, const Index& own, const Index& columns, bool has_heads) const {
+  /// Returns the angles of tokens, whose rows in the tables are `rows` or, if given, `positions`.
+  Angles of(const Index& rows, const std::optional<Tile>& positions, const Index& columns,
+            bool has_heads) const {
     const auto read = [&](const In<f32, 2>& table, float outside) {
-      if (!positions) return fill_absent(table(own, columns), outside);
-      const Tile row = (*positions)(tokens), angles = table(row, columns);
-      if (row.rank() == 0) return fill_absent(angles, outside);
+      if (!positions) return fill_absent(table(rows, columns), outside);
+      const Tile angles = table(*positions, columns);
+      if (positions->rank() == 0) return fill_absent(angles, outside);
       // A gather reads 0 outside of the table.
-      return where(expand(row >= 0 && row < table.dim(0), 1), angles, outside);
+      return where(expand(*positions >= 0 && *positions < table.dim(0), 1), angles, outside);
     };
     const auto for_heads = [&](const Tile& row) {
       return row.rank() == 2 && has_heads ? row.expand(1) : row;

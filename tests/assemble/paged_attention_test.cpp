@@ -46,5 +46,37 @@ TEST_F(Assembled, PagedAttentionByWorkList) {
   }
 }
 
+/// Appending is assembled without spills: rows are read and written 16 bytes at a time. With one
+/// query per request, no thread searches for its request.
+TEST_F(Assembled, Append) {
+  const auto zeros = [](const Dims& shape, DType type) {
+    return Tensor::zeros(shape, type, Device::cpu());
+  };
+  const Tensor Q = host({300, 8, 128}), K = host({300, 2, 128}), slots = zeros({300}, DType::i64);
+  const KvCache cache{host({6, 16, 2, 128}), host({6, 16, 2, 128}), zeros({2, 3}, DType::i32)};
+  const RopeTables rope{zeros({64, 64}, DType::f32), zeros({64, 64}, DType::f32)};
+  for (const KvAppend& how :
+       {KvAppend{}, KvAppend{.rope = rope, .Q = Q}, KvAppend{.rope = rope, .slots = slots},
+        KvAppend{.pairs = RopePairs::interleaved, .rope = rope}})
+    for (const std::int64_t longest : {1, 300}) {
+      const KvBatch batch{zeros({3}, DType::i32), zeros({2}, DType::i32), longest};
+      const ir::Kernel tile = traced(
+          "kv_append", [&] { append(Stream(Device::cpu()), K, K, cache, batch, how); });
+      runtime::CompileRequest request;
+      request.target = ir::Target("sm_90a");
+      request.backend = here().front();
+      const runtime::Compilation k = assembled(tile, request);
+      EXPECT_EQ(k.report.spill_stores + k.report.spill_loads, 0);
+      int single = 0;
+      ir::walk(k.simt, k.simt.body(), [&](ir::OpId op) {
+        const ir::OpData& d = k.simt[op];
+        const bool is_store = d.opcode == ir::Opcode::StGlobal;
+        EXPECT_TRUE(!is_store || d.attrs.i(ir::AttrName::width) == 8);
+        single += d.opcode == ir::Opcode::LdGlobal && d.attrs.i(ir::AttrName::width) == 1;
+      });
+      EXPECT_TRUE(longest > 1 || single <= 8) << single;
+    }
+}
+
 }  // namespace
 }  // namespace tegula::test::paged_attention_test

@@ -93,11 +93,16 @@ void check_rotation(const Step& s, RopePairs pairs, RopeTables tables,
   expect_same(in_place, Q, "Q in place");
 }
 
+/// With at most one query per request, programs have rows of several heads.
+const Lengths kDecoding{{1, 0, 1, 0, 1, 1}, {33, 5, 49, 0, 1, 48}};
+
 TEST_P(Append, RotatesAsRopeDoes) {
   for (const RopePairs pairs : {RopePairs::half_split, RopePairs::interleaved})
-    for (const std::int64_t rotated : {64, 80, 40}) {
+    for (const std::int64_t rotated : {64, 80, 40, 32}) {
       SCOPED_TRACE(rotated);
-      const Step s(GetParam(), rotated == 40 ? 24 : 16, rotated == 40 ? 80 : rotated);
+      const Step s = rotated == 32 ? Step(GetParam(), 8, 64, kDecoding)
+                                   : Step(GetParam(), rotated == 40 ? 24 : 16,
+                                          rotated == 40 ? 80 : rotated);
       const RopeTables tables = tables_of(rotated, GetParam());
       check_rotation(s, pairs, tables, s.positions());
       if (HasFatalFailure()) return;
@@ -128,11 +133,13 @@ TEST_P(Append, RotatesKeysAlone) {
 
 TEST_P(Append, StoresToSlots) {
   const Stream stream(GetParam());
-  for (const std::int64_t rows : {1, 16, 24}) {
+  for (const std::int64_t rows : {1, 16, 24, 8}) {
     SCOPED_TRACE(rows);
-    const Step s(GetParam(), rows);
+    const Step s = rows == 8 ? Step(GetParam(), 8, 64, kDecoding) : Step(GetParam(), rows);
     const KvCache want = s.copy();
-    append(stream, s.K, s.V, want, s.p.batch);
+    KvBatch any = s.p.batch;
+    any.max_seqlen_q = 100;
+    append(stream, s.K, s.V, want, any);
     KvCache got = s.copy();
     got.table = {};
     append(stream, s.K, s.V, got, s.p.batch, {.slots = s.on_device(s.slots())});
@@ -156,6 +163,29 @@ TEST_P(Append, DropsNegativeSlots) {
   expect_same(one.v, s.p.cache.v, "v");
 }
 
+/// Keys and values may be parts of one tensor, as those of a step may, from which Q is rotated.
+TEST_P(Append, TakesInterleavedTensors) {
+  const Step s(GetParam(), 16, 40);
+  const Tensor caches = Tensor::full({s.p.cache.k.size(0), 2, 16, 2, 40}, NAN, kType, GetParam()),
+               rows = Tensor::normal({s.tokens, 10, 40}, kType, 0, 1, 5, GetParam()),
+               before = rows.clone();
+  const KvCache got{caches.select(1, 0), caches.select(1, 1), s.p.cache.table}, want = s.copy();
+  const auto part = [](const Tensor& t, std::int64_t first, std::int64_t heads) {
+    return t.slice(1, first, first + heads);
+  };
+  for (const KvCache& into : {want, got})
+    for (const Tensor& t : {into.k, into.v}) t.fill(0);
+  const RopeTables tables = tables_of(40, GetParam());
+  const Stream stream(GetParam());
+  append(stream, part(before, 6, 2).contiguous(), part(before, 8, 2).contiguous(), want, s.p.batch,
+         {.rope = tables, .Q = part(before, 0, 6)});
+  append(stream, part(rows, 6, 2), part(rows, 8, 2), got, s.p.batch,
+         {.rope = tables, .Q = part(rows, 0, 6)});
+  expect_same(got.k, want.k, "k");
+  expect_same(got.v, want.v, "v");
+  expect_same(rows, before, "rows");
+}
+
 /// Two tokens with one row: of two requests, and of one. Other rows of the page are no finding.
 TEST_P(Append, ReportsTwoTokensOfOneRow) {
   if (GetParam().kind == DeviceKind::cuda) GTEST_SKIP() << "one of the rows remains";
@@ -176,6 +206,18 @@ TEST_P(Append, ReportsTwoTokensOfOneRow) {
     EXPECT_EQ(found(2, s.slots()[1], rope), at_line("T1319", line));
     EXPECT_EQ(found(0, s.p.cache.k.size(0) * 16, rope), at_line("T1689", line));
   }
+}
+
+TEST_P(Append, ReportsMoreQueriesThanPromised) {
+  if (GetParam().kind == DeviceKind::cuda) GTEST_SKIP() << "stores the first one";
+  const Step s(GetParam());
+  const auto found = [&](std::int64_t longest) {
+    const KvBatch batch{s.p.batch.q_offsets, s.p.batch.kv_lengths, longest};
+    return finding_of([&] { append(Stream(GetParam()), s.K, s.V, s.copy(), batch); });
+  };
+  const int line = __LINE__ - 2;
+  EXPECT_EQ(found(40), "");
+  EXPECT_EQ(found(1), at_line("T1691", line));
 }
 
 }  // namespace
