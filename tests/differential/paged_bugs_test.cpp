@@ -15,7 +15,7 @@ namespace {
 using mistakes::Kind;
 using test::MemoryProgram;
 
-constexpr int kDim = 64, kKeys = 64, kRows = 4, kColumns = 100, kPages = 160;
+constexpr int kDim = 64, kKeys = 64, kRows = 4;
 const std::vector<i32> kLengths{330, 45};
 
 /// O(b) = (Q K^T) V over the keys of request b, without every third key.
@@ -38,38 +38,49 @@ auto products_of_pages() {
   });
 }
 
+/// Rows per page, and numbers that follow from them.
+struct Paging {
+  int rows, columns = 400 / rows, pages = 640 / rows;
+};
+
 /// Pages in no order; some are missing, and entries after the last key name none.
-std::vector<i32> table_of_pages() {
+std::vector<i32> table_of(const Paging& of) {
   std::vector<i32> table;
   for (std::size_t b = 0; b < kLengths.size(); ++b)
-    for (int p = 0; p < kColumns; ++p)
-      table.push_back(p * kRows < kLengths[b] ? (static_cast<int>(b) * 90 + p * 7) % kPages
-                                              : 1 << 20);
-  table[3] = table[20] = table[70] = -1;
+    for (int p = 0; p < of.columns; ++p)
+      table.push_back(p * of.rows < kLengths[b]
+                          ? (static_cast<int>(b) * (360 / of.rows) + p * 7) % of.pages
+                          : 1 << 20);
+  for (const int row : {12, 80, 280}) table[static_cast<std::size_t>(row / of.rows)] = -1;
   return table;
 }
 
 /// Returns pages with few numbers, so that all sums are exact; rows of no request are NaN.
-Tensor pages_of(std::uint64_t seed, Device device, const std::vector<i32>& table, int spare_rows) {
-  const Tensor all = Tensor::full({kPages, kRows + spare_rows, kDim}, NAN, DType::bf16, device),
-               kept = all.slice(1, 0, kRows),
-               values = Tensor::integers({kPages, kRows, kDim}, DType::bf16, -1, 2, seed, device);
-  for (std::size_t b = 0; b < kLengths.size(); ++b)
-    for (int r = 0; r < kLengths[b]; ++r)
-      if (const i32 page = table[b * kColumns + static_cast<std::size_t>(r / kRows)]; page >= 0)
-        kept.select(0, page).select(0, r % kRows).copy_from(
-            values.select(0, page).select(0, r % kRows));
+Tensor pages_of(std::uint64_t seed, Device device, const Paging& of, int spare_rows) {
+  const std::vector<i32> table = table_of(of);
+  const Tensor all = Tensor::full({of.pages, of.rows + spare_rows, kDim}, NAN, DType::bf16, device),
+               kept = all.slice(1, 0, of.rows),
+               values = Tensor::integers({of.pages, of.rows, kDim}, DType::bf16, -1, 2, seed,
+                                         device);
+  for (int b = 0; b < std::ssize(kLengths); ++b)
+    for (int r = 0; r < kLengths[static_cast<std::size_t>(b)]; ++r) {
+      const i32 page = table[static_cast<std::size_t>(b * of.columns + r / of.rows)];
+      if (page >= 0)
+        kept.select(0, page).select(0, r % of.rows).copy_from(
+            values.select(0, page).select(0, r % of.rows));
+    }
   return kept;
 }
 
+template <int Rows>
 MemoryProgram attention_to_pages(Device device) {
   static const auto of_pages = products_of_pages();
   const auto args_on = [](Device d) {
-    const std::vector<i32> table = table_of_pages();
+    constexpr Paging kOf{Rows};
     return std::vector<Tensor>{Tensor::integers({2, 64, kDim}, DType::bf16, -1, 2, 1, d),
-                               pages_of(2, d, table, 0),
-                               pages_of(3, d, table, 2),
-                               Tensor::from(table, {2, kColumns}, d),
+                               pages_of(2, d, kOf, 0),
+                               pages_of(3, d, kOf, 2),
+                               Tensor::from(table_of(kOf), {2, kOf.columns}, d),
                                Tensor::from(kLengths, d),
                                Tensor::zeros({2, 64, kDim}, DType::f32, d)};
   };
@@ -91,10 +102,10 @@ OpId copy(const Kernel& k, std::size_t n) {
   return n < std::size(at) && at[n] < copies.size() ? copies[at[n]] : OpId();
 }
 
-enum Part : std::uint8_t { kTo, kFrom, kWhich };  ///< operands of a copy
+enum CopyPart : std::uint8_t { kTo, kFrom, kWhich };  ///< operands of a copy
 
-/// Returns an op that computes a part of a copy, the nearest first.
-OpId source(const Kernel& k, OpId of, Part part, Opcode opcode,
+/// Returns an op that computes an operand of a copy, the nearest first.
+OpId source(const Kernel& k, OpId of, std::size_t part, Opcode opcode,
             const mistakes::Wanted& wanted = [](OpId) { return true; }) {
   if (!of) return {};
   std::vector<OpId> seen{k[k[of].operands[part]].def};
@@ -144,7 +155,7 @@ bool entry_of_previous_block(Kernel& k, std::size_t n) {
   return other_entry(k, n, Opcode::Sub, kKeys / kRows);
 }
 bool entry_of_other_request(Kernel& k, std::size_t n) {
-  return other_entry(k, n, Opcode::Xor, kColumns);
+  return other_entry(k, n, Opcode::Xor, Paging{kRows}.columns);
 }
 /// Every iteration uses the entries of the first block.
 bool stale_entry(Kernel& k, std::size_t n) {
@@ -228,6 +239,45 @@ bool length_of_next_request(Kernel& k, std::size_t n) {
   return n < 1 && change(k, def_of(k, length, 0), 1, Opcode::Xor, 1);
 }
 
+// ---- faults of boxes, by which TMA copies whole pages
+/// The operands of a load of a box [rows left, page, row, column].
+enum BoxPart : std::uint8_t { kSlot = 1, kBarrier, kColumn, kRow, kPage, kRowsLeft, kBoxParts };
+OpId box(const Kernel& k, std::size_t n) {
+  const auto boxes = mistakes::all(k, false, Opcode::TmaLoad, [&](OpId op) {
+    return k[op].operands.size() == kBoxParts;
+  });
+  const std::size_t last = boxes.size() - 1, at[] = {0, 1, last, last - 5};
+  return n < std::size(at) && at[n] < boxes.size() ? boxes[at[n]] : OpId();
+}
+bool box_is_lost(Kernel& k, std::size_t n) { return mistakes::erase(k, box(k, n)); }
+bool page_of_box(Kernel& k, std::size_t n) {
+  return change(k, box(k, n), kPage, Opcode::Xor, 1);
+}
+bool rows_of_box(Kernel& k, std::size_t n) { return change(k, box(k, n), kRow, Opcode::Add, 1); }
+bool slot_of_box(Kernel& k, std::size_t n) {
+  return change(k, box(k, n), kSlot, Opcode::Add, 1024);
+}
+bool barrier_of_box(Kernel& k, std::size_t n) {
+  return change(k, box(k, n), kBarrier, Opcode::Add, 8);
+}
+bool entry_of_box(Kernel& k, std::size_t n, std::int64_t further) {
+  const OpId at = box(k, n);
+  const OpId entry = source(k, at, kPage, Opcode::LdGlobal);
+  return change(k, def_of(k, entry, 0), 1, Opcode::Add, further);
+}
+bool next_entry_of_box(Kernel& k, std::size_t n) { return entry_of_box(k, n, 1); }
+bool previous_entry_of_box(Kernel& k, std::size_t n) { return n > 1 && entry_of_box(k, n, -4); }
+
+constexpr Kind kBoxKinds[] = {
+    {"a box is lost", box_is_lost},
+    {"another page of a box", page_of_box},
+    {"other rows of a box", rows_of_box},
+    {"a box in another place", slot_of_box},
+    {"a box at another barrier", barrier_of_box},
+    {"the next entry for a box", next_entry_of_box},
+    {"the entry of the previous block for a box", previous_entry_of_box},
+};
+
 constexpr Kind kOwnKinds[] = {
     {"the next entry of the table", next_entry},
     {"the entry of the previous block", entry_of_previous_block},
@@ -296,7 +346,7 @@ bool masked_instead(Kernel& k, std::size_t n) {
 }
 /// Entries at or after the end of the table are never used.
 bool entry_in_table(Kernel& k, std::size_t n) {
-  return other_entry(k, n, Opcode::Min, 2 * kColumns - 1);
+  return other_entry(k, n, Opcode::Min, 2 * Paging{kRows}.columns - 1);
 }
 bool checked_twice(Kernel& k, std::size_t n) { return twice(k, bound(k, n, true)); }
 bool values_first(Kernel& k, std::size_t n) {
@@ -332,34 +382,52 @@ class PagedBugs : public testing::Test {
  protected:
   /// Plants a kind in the first `places`, and calls `judge` with what the simulator reports.
   template <class Judge>
-  void plant(const Kind& kind, std::size_t places, const Judge& judge) const {
+  static void plant(const test::PlantedProgram& program, const Kernel& sound, const Kind& kind,
+                    std::size_t places, const Judge& judge) {
     for (std::size_t n = 0; n < places; ++n) {
-      Kernel k = clone(sound_);
+      Kernel k = clone(sound);
       if (!kind.plant(k, n)) continue;
-      const std::string how = program_.how_caught(k);
+      const std::string how = program.how_caught(k);
       std::printf("%-45s %zu %s\n", kind.name, n, how.c_str());
       judge(how);
     }
   }
-
-  const test::PlantedProgram program_{attention_to_pages};
-  const Kernel sound_ = program_.compile([](std::string_view, Kernel&, bool) {});
+  static Kernel sound(const test::PlantedProgram& program) {
+    return program.compile([](std::string_view, Kernel&, bool) {});
+  }
 };
 
-/// Too few arrivals change nothing at a barrier of which the only phase ends with the program.
-TEST_F(PagedBugs, AreFound) {
-  ASSERT_EQ(program_.how_caught(sound_), "");
+/// Pages of 4 rows are copied by threads. Too few arrivals change nothing at a barrier of which the
+/// only phase ends with the program.
+TEST_F(PagedBugs, OfCopiesAreFound) {
+  const test::PlantedProgram program(attention_to_pages<kRows>);
+  const Kernel right = sound(program);
+  ASSERT_EQ(program.how_caught(right), "");
   std::size_t planted = 0, missed = 0;
   const auto count = [&](const std::string& how) { ++planted, missed += how.empty(); };
-  for (const Kind& kind : kOwnKinds) plant(kind, 4, count);
-  for (const Kind& kind : mistakes::kKinds) plant(kind, 2, count);
+  for (const Kind& kind : kOwnKinds) plant(program, right, kind, 4, count);
+  for (const Kind& kind : mistakes::kKinds) plant(program, right, kind, 2, count);
   EXPECT_GE(planted, kMinFaults);
   EXPECT_LE(missed, kMaxMissed);
 }
 
+/// Pages of 16 rows are boxes where TMA loads them.
+TEST_F(PagedBugs, OfBoxesAreFound) {
+  const test::PlantedProgram program(attention_to_pages<16>);
+  const Kernel right = sound(program);
+  ASSERT_EQ(program.how_caught(right), "");
+  std::size_t missed = 0;
+  const auto count = [&](const std::string& how) { missed += how.empty(); };
+  for (const Kind& kind : kBoxKinds) plant(program, right, kind, 4, count);
+  for (const Kind& kind : mistakes::kKinds) plant(program, right, kind, 2, count);
+  EXPECT_LE(missed, kMaxMissed);
+}
+
 TEST_F(PagedBugs, ChangesThatAreRightAreNotReported) {
+  const test::PlantedProgram program(attention_to_pages<kRows>);
+  const Kernel right = sound(program);
   for (const Kind& kind : kRightKinds)
-    plant(kind, 2, [](const std::string& how) { EXPECT_EQ(how, ""); });
+    plant(program, right, kind, 2, [](const std::string& how) { EXPECT_EQ(how, ""); });
 }
 
 }  // namespace
