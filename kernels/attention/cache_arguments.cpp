@@ -36,9 +36,8 @@ void check_cache(const char* caller, const KvCache& cache, const KvBatch& batch,
     throw_argument_error(ErrorId::kv_lengths, caller, "q_offsets", shown(batch.q_offsets),
                          requests);
   const bool has_table = table.defined() && !by_slots;
-  if (by_slots ? false
-      : has_table ? !is_table(table, k, 2) || table.size(0) < requests || table.size(1) < 1
-                : k.size(0) < requests)
+  if (has_table ? !is_table(table, k, 2) || table.size(0) < requests || table.size(1) < 1
+                : !by_slots && k.size(0) < requests)
     throw_argument_error(ErrorId::kv_table, caller, shown(table), requests);
   if ((has_table || by_slots) && (k.size(1) < 1 || k.size(1) > kMaxPageRows))
     throw_argument_error(ErrorId::kv_page_rows, caller, k.size(1), +kMaxPageRows);
