@@ -11,7 +11,7 @@
 #include "kernels/attention/captured_gradients.h"
 #include "kernels/attention/gradient_rows.h"
 #include "kernels/attention/group_lists.h"
-#include "kernels/attention/query_traversal.h"
+#include "kernels/attention/backward_traversal.h"
 #include "tegula/attention_tiles.h"
 #include "tegula/configured_kernel.h"
 #include "tegula/int_math.h"
@@ -51,7 +51,7 @@ enum BackwardArgument : std::uint8_t {
 /// The inputs of a plan except for the tensors.
 struct BackwardCall {
   std::optional<std::int64_t> sequences;  ///< number of packed sequences
-  CuSeqlens lengths;                      ///< of keys, then of queries: rows are keys
+  CuSeqlens by_keys, by_queries;          ///< lengths of the rows and columns of each traversal
   std::optional<BlockList> blocks;        ///< the caller's
   CapturedSelection captured{};
 };
@@ -108,7 +108,7 @@ void check_call(AttentionNormalization weighting, const Tensor& Q, const Tensor&
 }
 
 /// Throws for specifications whose gradients are not built.
-void check_differentiable(const AttentionSpec& spec) {
+void check_differentiable(const AttentionSpec& spec, const AttentionNumerics& numerics) {
   const auto refuse = [](const char* what, const char* is, const char* instead) {
     throw_argument_error(ErrorId::kernel_argument, kBackwardName, what, is, instead);
   };
@@ -116,6 +116,8 @@ void check_differentiable(const AttentionSpec& spec) {
     refuse("weighting", "stick_breaking", "softmax or none");
   if (spec.kv_range && !spec.mask)
     refuse("kv_range", "given without a mask", "with a mask that keeps the same keys");
+  if (numerics.deterministic && spec.blocks)
+    refuse("deterministic", "set for a specification with blocks", "a mask that keeps the same keys");
 }
 
 }  // namespace
@@ -137,7 +139,8 @@ struct AttentionBackward::Kernels {
       : facts(std::move(of)),
         spec(facts, &facts->spec),
         captures(std::make_shared<const ScoreCaptures>(spec)),
-        traversal(std::make_shared<const QueryTraversal>(*spec)) {}
+        traversal(std::make_shared<const BackwardTraversal>(*spec, BlockListRows::keys)),
+        of_queries(std::make_shared<const BackwardTraversal>(*spec, BlockListRows::queries)) {}
 
   template <class T>
   const AttentionBackwardKernels<T>& of() const {
@@ -150,11 +153,12 @@ struct AttentionBackward::Kernels {
   /// The tensors of a call in the layout of the kernels, and its workspace.
   struct Slots {
     PlanSlot Q, K, V, O, lse, dO, dlse, dQ, dK, dV, starts_q, starts_kv;
-    PlanSlot L = {}, D = {}, sums = {}, whole_Q = {}, whole_dO = {}, whole_K = {};
+    PlanSlot L = {}, D = {}, sums = {}, whole_Q = {}, whole_dO = {}, whole_K = {},
+             whole_V = {};
     CapturedSlots captured = {};
   };
 
-  static Slots slots_of(PlanBuilder& plan, const BackwardCall& call) {
+  Slots slots_of(PlanBuilder& plan, const BackwardCall& call) const {
     const auto in_batch = [&](BackwardArgument a) {
       const PlanSlot slot = plan.argument(a);
       return call.sequences && plan.tensor(slot).defined() ? plan.view(slot, as_batch) : slot;
@@ -175,13 +179,16 @@ struct AttentionBackward::Kernels {
     const std::int64_t rows = rows_of_workspace(Q, call), blocks = rows / kGradientRows;
     s.L = plan.scratch({Q.size(0), Q.size(1), rows}, DType::f32);
     s.D = plan.scratch({Q.size(0), Q.size(1), rows}, DType::f32);
-    if (plan.tensor(s.dQ).defined())
+    const bool is_ordered = facts->numerics.deterministic, wants_Q = plan.tensor(s.dQ).defined();
+    if (wants_Q && !is_ordered)
       s.sums = plan.scratch(
           {Q.size(0), Q.size(1), blocks, kGradientRows * backward_columns(Q.size(3))}, DType::f32);
     if (!call.sequences) return s;
     const std::int64_t keys = (K.size(2) / kGradientKeys + *call.sequences) * kGradientKeys;
     s.whole_Q = plan.scratch({1, Q.size(1), rows, Q.size(3)}, Q.dtype());
-    s.whole_dO = plan.scratch({1, Q.size(1), rows, plan.tensor(s.V).size(3)}, Q.dtype());
+    const std::int64_t of_v = plan.tensor(s.V).size(3);
+    s.whole_dO = plan.scratch({1, Q.size(1), rows, of_v}, Q.dtype());
+    if (wants_Q && is_ordered) s.whole_V = plan.scratch({1, K.size(1), keys, of_v}, Q.dtype());
     s.whole_K = plan.scratch({1, K.size(1), keys, K.size(3)}, Q.dtype());
     return s;
   }
@@ -199,6 +206,8 @@ struct AttentionBackward::Kernels {
     const Dims pairs = pairs_of(plan, s, call);
     const bool visits_all = !spec->mask && !call.sequences && !call.blocks;
     call.captured.by_pair = captures->by_pair(call.captured, pairs);
+    if (facts->numerics.deterministic)
+      captures->check_ordered(call.captured, pairs, plan.tensor(s.K).size(1));
     s.captured = captures->begin<T>(plan, kGradCaptured, call.captured,
                                     visits_all ? std::optional(pairs) : std::nullopt);
     const Tensor &Q = plan.tensor(s.Q), &K = plan.tensor(s.K), &L = plan.tensor(s.L);
@@ -214,14 +223,19 @@ struct AttentionBackward::Kernels {
     const bool has_sinks = plan.tensor(plan.argument(kGradSinks)).defined();
     if (has_sinks)
       partial = plan.scratch({L.size(0), L.size(1), L.size(2) / kGradientRows}, DType::f32);
-    if (has_rows && has_keys && call.sequences)
+    if (has_rows && has_keys && call.sequences) {
       plan.launch(kernels.keys, s.K, s.starts_kv, s.whole_K);
+      if (plan.tensor(s.whole_V).defined())
+        plan.launch(kernels.keys, s.V, s.starts_kv, s.whole_V);
+    }
     if (has_rows)
       plan.launch(kernels.rows, s.O, s.dO, s.lse, s.dlse, s.L, s.D, s.sums, plan.argument(kOfSinks),
                   partial, s.starts_q, call.sequences ? s.Q : PlanSlot(), s.whole_Q, s.whole_dO);
     const PlanSlot sums = by_block(plan, s.sums, block_of(Q));
+    const bool has_dQ = has_rows && Q.size(2) > 0 && plan.tensor(s.dQ).defined();
+    if (has_dQ && facts->numerics.deterministic) launch_queries<T>(plan, call, s, scale);
     if (has_rows && has_keys) launch_main<T>(plan, call, s, sums, scale);
-    if (has_rows && Q.size(2) > 0 && plan.tensor(s.dQ).defined())
+    if (has_dQ && !facts->numerics.deterministic)
       plan.launch(kernels.query_gradients, sums, s.dQ, scale, s.starts_q);
     if (has_sinks && Q.size(1) > 0) plan.launch(sinks, partial, plan.argument(kGradSinks));
     ScoreCaptures::finish(plan, kGradCaptured, s.captured);
@@ -243,14 +257,6 @@ struct AttentionBackward::Kernels {
     });
   }
 
-  /// Returns true if lists are made by evaluating a mask that is not solved.
-  bool evaluates_mask(const Tensor& Q, const Tensor& K, const Tensor& V,
-                      const CuSeqlens& lengths) const {
-    return traversal->is_unsolved() &&
-           facts->evaluation_pays(
-               {.Q = Q, .K = K, .V = V, .O = Q, .extras = {}, .lengths = lengths});
-  }
-
   /// Returns the lists of blocks of queries that the call visits, for each query head: those of the
   /// caller, or those that the mask gives.
   BlockListSlots lists_of(PlanBuilder& plan, const BackwardCall& call, const Slots& s) const {
@@ -260,16 +266,25 @@ struct AttentionBackward::Kernels {
           plan, *call.blocks,
           {Q, {Q.size(0), Q.size(1), ceil_div<std::int64_t>(K.size(2), kGradientKeys)}},
           {plan.argument(kOfBlocks), plan.argument(kOfCounts), plan.argument(kOfFull), {}});
-    // Lists do not know about shifted positions; without one, all blocks are visited.
-    const bool is_shifted = spec->align_bottom_right && (call.sequences || Q.size(2) != K.size(2));
-    if (is_shifted || !(traversal->uses_block_list() || evaluates_mask(Q, K, V, call.lengths)))
-      return {};
     const Tensor by_head =
         described({Q.size(0), Q.size(1), K.size(2), K.size(3)}, K.dtype(), K.device());
+    if (!has_lists(Q, K, V, call)) return {};
     return traversal
-        ->lists(plan, by_head, Q, {kGradientKeys, block_of(Q)}, call.lengths, s.starts_kv,
+        ->lists(plan, by_head, Q, {kGradientKeys, block_of(Q)}, call.by_keys, s.starts_kv,
                 s.starts_q)
         .value_or(BlockListSlots{});
+  }
+
+  /// Returns true if lists are made from the mask. They do not know about shifted positions;
+  /// without one, all blocks are then visited.
+  bool has_lists(const Tensor& Q, const Tensor& K, const Tensor& V,
+                 const BackwardCall& call) const {
+    const bool is_shifted = spec->align_bottom_right && (call.sequences || Q.size(2) != K.size(2));
+    return !is_shifted &&
+           (traversal->uses_block_list() ||
+            (traversal->is_unsolved() &&
+             facts->evaluation_pays(
+                 {.Q = Q, .K = K, .V = V, .O = Q, .extras = {}, .lengths = call.by_keys})));
   }
 
   /// Returns the lists in the main kernel's form: its blocks, of the heads of a group together.
@@ -293,45 +308,107 @@ struct AttentionBackward::Kernels {
     return {plan.broadcast_to(numbers, {of[0], kv_heads, of[2], entries}), counts, full, {}};
   }
 
+  /// Tensors and lists of the main kernel, by the names of its parameters (BackwardTiles).
+  struct MainArguments {
+    PlanSlot Q, K, V, dO, dQ, dK, dV, starts_q, starts_kv;
+    BlockListSlots lists;
+    i32 log2_blocks = 0;
+  };
+
+  template <class T>
+  void launch(PlanBuilder& plan, const Slots& s, const MainArguments& x, float scale,
+              const BackwardTiles& tiles, const CapturedSelection& selected = {},
+              const CapturedSlots& captured = {}) const {
+    const auto& kernels = of<T>();
+    const BackwardKernel<T> kernel(kernels.main.of({tiles, selected}, [&] {
+      return backward_kernel<T>(spec, tiles.of_queries ? of_queries : traversal, tiles,
+                                {captures, selected})
+          .shared_instance();
+    }));
+    kernels.latest = kernel.shared_instance().get();
+    const bool is_grouped = plan.tensor(x.Q).size(1) != plan.tensor(x.K).size(1);
+    const auto with_views = [&](const auto&... views) {
+      plan.launch(kernel, x.Q, x.K, x.V, x.dO, s.L, s.D, x.dQ, x.dK, x.dV, scale, is_grouped,
+                  x.log2_blocks, x.lists.blocks, x.lists.counts, x.lists.full, x.starts_q,
+                  x.starts_kv, views...);
+    };
+    std::apply(with_views, std::tuple_cat(captured.f32s, captured.pairs));
+  }
+
+  /// Computes dQ by a loop over keys for each tile of queries, in a fixed order.
+  template <class T>
+  void launch_queries(PlanBuilder& plan, const BackwardCall& call, const Slots& s,
+                      float scale) const {
+    const Tensor &Q = plan.tensor(s.Q), &K = plan.tensor(s.K), &V = plan.tensor(s.V);
+    const bool is_packed = call.sequences.has_value();
+    const int of_k = padded_head_dim(K.size(3)), of_v = padded_head_dim(V.size(3));
+    const bool is_wide = of_k + of_v > kMaxColumns;
+    const BackwardTiles tiles{.block_q = block_of(Q),
+                              .block_kv = is_packed ? kGradientRows : kGradientKeys,
+                              .stages = std::max(of_k, of_v) > 64 ? 2 : 4,
+                              .store_columns = is_wide ? 32 : 0,
+                              .tma_aux_loads = !is_wide && has_room_for_pairs(),
+                              .of_queries = true};
+    BlockListSlots lists;
+    if (has_lists(Q, K, V, call))
+      lists = of_queries
+                  ->lists(plan, Q, K, {tiles.block_kv, tiles.block_q}, call.by_queries, s.starts_q,
+                          s.starts_kv)
+                  .value_or(BlockListSlots{});
+    launch<T>(plan, s,
+              {.Q = is_packed ? s.whole_K : s.K,
+               .K = is_packed ? s.whole_Q : s.Q,
+               .V = s.dO,
+               .dO = is_packed ? s.whole_V : s.V,
+               .dQ = {},
+               .dK = s.dQ,
+               .dV = {},
+               .starts_q = s.starts_kv,
+               .starts_kv = s.starts_q,
+               .lists = lists},
+              scale, tiles);
+  }
+
   template <class T>
   void launch_main(PlanBuilder& plan, const BackwardCall& call, const Slots& s, PlanSlot sums,
                    float scale) const {
+    const bool has_dK = plan.tensor(s.dK).defined() || plan.tensor(sums).defined() ||
+                        call.captured.any(),
+               has_dV = plan.tensor(s.dV).defined();
+    if (!has_dK && !has_dV) return;
     const Tensor &Q = plan.tensor(s.Q), &K = plan.tensor(s.K), &V = plan.tensor(s.V);
-    const BlockListSlots lists = merged_lists(plan, call, s);
     const int block = block_of(Q);
-    const bool is_packed = call.sequences.has_value(), is_grouped = Q.size(1) != K.size(1),
-               has_lists = plan.tensor(lists.blocks).defined();
-    const auto launch = [&](PlanSlot dQ, PlanSlot dK, PlanSlot dV, const BackwardTiles& tiles,
-                            const CapturedSelection& selected, const CapturedSlots& captured) {
-      const auto& kernels = of<T>();
-      const BackwardKernel<T> kernel(kernels.main.of({tiles, selected}, [&] {
-        return backward_kernel<T>(spec, traversal, tiles, {captures, selected}).shared_instance();
-      }));
-      kernels.latest = kernel.shared_instance().get();
-      const auto with_views = [&](const auto&... views) {
-        plan.launch(kernel, is_packed ? s.whole_Q : s.Q, is_packed ? s.whole_K : s.K, s.V,
-                    is_packed ? s.whole_dO : s.dO, s.L, s.D, dQ, dK, dV, scale, is_grouped,
-                    log2_of(plan.tensor(s.L).size(2) / block), lists.blocks, lists.counts,
-                    lists.full, s.starts_q, s.starts_kv, views...);
-      };
-      std::apply(with_views, std::tuple_cat(captured.f32s, captured.pairs));
-    };
+    const bool is_packed = call.sequences.has_value();
+    const MainArguments x{.Q = is_packed ? s.whole_Q : s.Q,
+                          .K = is_packed ? s.whole_K : s.K,
+                          .V = s.V,
+                          .dO = is_packed ? s.whole_dO : s.dO,
+                          .dQ = sums,
+                          .dK = s.dK,
+                          .dV = s.dV,
+                          .starts_q = s.starts_q,
+                          .starts_kv = s.starts_kv,
+                          .lists = merged_lists(plan, call, s),
+                          .log2_blocks = log2_of(plan.tensor(s.L).size(2) / block)};
     // Slots by measurement: docs/experiments/2026-11-29-attention-backward.md.
     const std::int64_t of_k = backward_columns(K.size(3)), of_v = padded_head_dim(V.size(3));
     if (of_k + of_v <= kMaxColumns)
-      return launch(sums, s.dK, s.dV,
-                    {.block_q = block,
-                     .stages = std::max(of_k, of_v) > 64 ? 2 : 4,
-                     .tma_aux_loads = has_room_for_pairs()},
-                    call.captured, s.captured);
+      return launch<T>(plan, s, x, scale,
+                       {.block_q = block,
+                        .stages = std::max(of_k, of_v) > 64 ? 2 : 4,
+                        .tma_aux_loads = has_room_for_pairs()},
+                       call.captured, s.captured);
     // Without dQ there is shared memory for twice the queries. Lists have blocks of one size, and
     // groups of heads and scores need more registers.
-    const bool has_room = !has_lists && (of_v <= 192 || (!is_grouped && !spec->score));
+    const bool is_grouped = Q.size(1) != K.size(1),
+               has_room = !plan.tensor(x.lists.blocks).defined() &&
+                          (of_v <= 192 || (!is_grouped && !spec->score));
     BackwardTiles tiles{.block_q = has_room ? kGradientRows : block, .store_columns = 32};
-    if (plan.tensor(s.dV).defined()) launch({}, {}, s.dV, tiles, {}, {});
+    MainArguments of_V = x, of_K = x;
+    of_V.dQ = of_V.dK = of_K.dV = {};
+    if (has_dV) launch<T>(plan, s, of_V, scale, tiles);
     tiles.block_q = block;
-    if (plan.tensor(s.dK).defined() || plan.tensor(sums).defined() || call.captured.any())
-      launch(sums, s.dK, {}, tiles, call.captured, s.captured);
+    if (has_dK) launch<T>(plan, s, of_K, scale, tiles, call.captured, s.captured);
   }
 
   /// Returns true if TMA can load what the score reads for each pair. Elements of more bytes leave
@@ -345,7 +422,7 @@ struct AttentionBackward::Kernels {
   std::shared_ptr<const AttentionHeuristics> facts;
   std::shared_ptr<const AttentionSpec> spec;
   std::shared_ptr<const ScoreCaptures> captures;
-  std::shared_ptr<const QueryTraversal> traversal;
+  std::shared_ptr<const BackwardTraversal> traversal, of_queries;  ///< of tiles of keys, of queries
   AttentionBackwardKernels<bf16> of_bf16;
   AttentionBackwardKernels<f16> of_f16;
   KernelOf<In<f32, 3>, Out<f32, 1>> sinks = sink_gradients();
@@ -354,7 +431,7 @@ struct AttentionBackward::Kernels {
 };
 
 AttentionBackward::AttentionBackward(std::shared_ptr<const AttentionHeuristics> facts) {
-  check_differentiable(facts->spec);
+  check_differentiable(facts->spec, facts->numerics);
   kernels_ = std::make_unique<Kernels>(std::move(facts));
 }
 AttentionBackward::~AttentionBackward() = default;
@@ -387,11 +464,16 @@ void AttentionBackward::call(const Stream& stream, const Tensor& Q, const Tensor
   kernels_->plans.call(stream, args, options, [&](PlanBuilder& plan) {
     check_call(kernels_->spec->weighting, Q, K, V, saved, of, into, lengths);
     check_transposed(saved.blocks, kernels_->spec->blocks.has_value(), lengths != nullptr);
-    BackwardCall call{.sequences = {}, .lengths = {}, .blocks = saved.blocks, .captured = selected};
+    BackwardCall call{.sequences = {},
+                      .by_keys = {},
+                      .by_queries = {},
+                      .blocks = saved.blocks,
+                      .captured = selected};
     if (lengths) {
       call.sequences = lengths->q.size(0) - 1;
       const std::int64_t longest = is_self ? lengths->max_seqlen_q : K.size(0);
-      call.lengths = {lengths->kv, lengths->q, std::min(longest, K.size(0))};
+      call.by_keys = {lengths->kv, lengths->q, std::min(longest, K.size(0))};
+      call.by_queries = *lengths;
     } else if (kernels_->spec->align_bottom_right) {
       require_keys_for_queries(Q, K);
     }

@@ -1,8 +1,11 @@
 // Attention backward: one tile of keys against all queries that see it. Rows are keys, so P and dS
-// are operands of the products for dV and dK as they are; the gradient of Q is added to memory.
+// are operands of the products for dV and dK as they are; the gradient of Q is added to memory, or
+// computed by a second launch whose rows are queries.
 #include "kernels/attention/backward_kernel.h"
 
+#include <limits>
 #include <numbers>
+#include <utility>
 
 #include "kernels/attention/gradient_rows.h"
 #include "kernels/attention/group_lists.h"
@@ -18,7 +21,7 @@ constexpr float kBackwardToBase2 = std::numbers::log2e_v<float>;
 template <class T>
 class BackwardProgram {
  public:
-  BackwardProgram(const AttentionSpec& spec, const QueryTraversal& traversal,
+  BackwardProgram(const AttentionSpec& spec, const BackwardTraversal& traversal,
                   const BackwardTensors<T>& x, const BlockListParams& lists,
                   const SequenceStarts& starts, const Scalar<f32>& scale, const HeadGroups& groups,
                   const BackwardTiles& tiles, const CapturedSums<T>& captured)
@@ -34,7 +37,9 @@ class BackwardProgram {
         d_(slice(0,
                  x.dQ ? backward_columns(x.Q.static_dim(3)) : padded_head_dim(x.Q.static_dim(3)))),
         dv_(slice(0, padded_head_dim(x.V.static_dim(3)))),
-        group_(groups.is_grouped ? x.Q.dim(1) / x.K.dim(1) : Tile(1)) {
+        group_(!groups.is_grouped  ? Tile(1)
+               : tiles.of_queries ? x.K.dim(1) / x.Q.dim(1)
+                                  : x.Q.dim(1) / x.K.dim(1)) {
     x.K.static_dim(3), x.dO.static_dim(3);  // static: no guards where nothing is absent
     for (const View* v : std::initializer_list<const View*>{&x.Q, &x.K, &x.V, &x.dO})
       v->do_not_specialize(2);
@@ -50,7 +55,7 @@ class BackwardProgram {
 
   void tiles_of_sequences() const {
     const VarlenTileScheduler keys(*starts_.kv, tiles_.block_kv),
-        queries(*starts_.q, kGradientRows);
+        queries(*starts_.q, tiles_.of_queries ? kGradientKeys : kGradientRows);
     if (x_.dK) x_.dK->partial();
     if (x_.dV) x_.dV->partial();
     for (auto [h, i] : grid({x_.K.dim(1), x_.K.dim(2) / tiles_.block_kv}, 1, 1)) {
@@ -70,14 +75,16 @@ class BackwardProgram {
                    zeros<f32>(tiles_.block_kv, dv_.block()), captured_.zeros(tiles_.block_kv)};
     const Index &entry = sequence.entry, at = sequence.own_keys(n);
     inside(entry, h, {&x_.V}), inside(entry, h, gradients_of_keys());
-    const KeyTile keys{sequence,
-                       b,
-                       h,
-                       n,
-                       fill_absent(x_.K(entry, h, whole, d_), 0),
-                       fill_absent(x_.V(entry, h, sequence.keys(n), dv_), 0)};
+    KeyTile keys{sequence,
+                 b,
+                 h,
+                 n,
+                 fill_absent(x_.K(entry, h, whole, d_), 0),
+                 fill_absent(x_.V(entry, h, sequence.keys(n), dv_), 0),
+                 {}};
     if (!starts_.q) grid_dependency_wait();
-    if (!groups_.is_grouped || lists_.blocks)
+    if (tiles_.of_queries) keys.terms = terms_of(entry, h, whole);
+    if (!groups_.is_grouped || lists_.blocks || tiles_.of_queries)
       visit_blocks(keys, sums);
     else
       visit_group(keys, sums);
@@ -91,10 +98,15 @@ class BackwardProgram {
     Tile k, v;
     typename CapturedSums<T>::Carried captured;
   };
+  /// L and D of queries, [rows or 1, columns or 1]; undefined without a softmax.
+  struct QueryTerms {
+    Tile l, d;
+  };
   struct KeyTile {
     SequenceRange sequence;
     Index b, h, n;
     Tile k, v;
+    QueryTerms terms;  ///< if rows are queries
   };
 
   using Views = std::vector<const View*>;
@@ -118,22 +130,27 @@ class BackwardProgram {
   Index head(const Index& kv_head, const Tile& i) const {
     return slice(kv_head.first() * group_ + i, 1);
   }
-  Tile queries_of(const SequenceRange& s) const { return s.seqlen_q(x_.Q.dim(2)); }
+  Tile columns_of(const SequenceRange& s) const { return s.seqlen_q(x_.Q.dim(2)); }
+  Tile keys_of(const SequenceRange& s) const {
+    return tiles_.of_queries ? columns_of(s) : s.seqlen_kv;
+  }
   /// Returns the distance of a query's position from its row.
   Tile shift(const SequenceRange& s) const {
-    return spec_.align_bottom_right ? s.seqlen_kv - queries_of(s) : tegula::full<i32>(0);
+    if (!spec_.align_bottom_right) return tegula::full<i32>(0);
+    return tiles_.of_queries ? columns_of(s) - s.seqlen_kv : s.seqlen_kv - columns_of(s);
   }
   KvBlockIterator blocks_of(const KeyTile& keys) const {
     const SequenceRange& s = keys.sequence;
     const Tile first = keys.n.first(), last = min(first + tiles_.block_kv, s.seqlen_kv) - 1;
     std::optional<KvIndexWindow> columns;
     if (lists_.blocks && starts_.q)
-      columns = group_window(keys.b.first(), *starts_.q, tiles_.block_q, group_);
+      columns = group_window(keys.b.first(), *starts_.q, tiles_.block_q,
+                             tiles_.of_queries ? tegula::full<i32>(1) : group_);
     const KvBlockIterator blocks =
         lists_.blocks
             ? KvBlockIterator::list({*lists_.blocks, *lists_.counts, lists_.full, true}, keys.b,
                                     keys.h, first / tiles_.block_kv, tiles_.block_q, columns)
-            : traversal_.blocks(first, last, queries_of(s), shift(s), tiles_.block_q);
+            : traversal_.blocks(first, last, columns_of(s), shift(s), tiles_.block_q);
     return starts_.q ? blocks.only_if(first < s.seqlen_kv) : blocks;
   }
 
@@ -142,8 +159,9 @@ class BackwardProgram {
     const KvBlockIterator blocks = blocks_of(keys);
     for (auto step : blocks.steps()) {
       const Index m = blocks.block(step);
-      if (!groups_.is_grouped) {
-        visit(keys, keys.h, m, blocks.needs_mask(step, spec_.mask != nullptr), sums);
+      if (!groups_.is_grouped || tiles_.of_queries) {
+        visit(keys, groups_.is_grouped ? slice(keys.h.first() / group_, 1) : keys.h, m,
+              blocks.needs_mask(step, spec_.mask != nullptr), sums);
         continue;
       }
       const Tile number = m.first() / tiles_.block_q, bits = groups_.log2_blocks,
@@ -170,21 +188,25 @@ class BackwardProgram {
              Gradients& sums) const {
     const Index &b = keys.sequence.entry, rows = keys.sequence.queries(m);
     inside(b, h, {&x_.Q, &x_.dO});
-    if (is_softmax()) padded(b, h, rows, {&x_.L, &x_.D});
+    if (is_softmax() && !tiles_.of_queries) padded(b, h, rows, {&x_.L, &x_.D});
     const Tile block = rows.first() / tiles_.block_q;
     if (x_.dQ) inside(b, h, {&*x_.dQ}), assume(block < x_.dQ->dim(2));
     const Tile q = fill_absent(x_.Q(b, h, rows, d_), 0),
                grad = fill_absent(x_.dO(b, h, rows, dv_), 0);
+    const QueryTerms terms = tiles_.of_queries ? keys.terms : terms_of(b, h, rows);
+    // Rows of queries beyond the last one are not stored.
     const Tile needs_mask =
-        is_partial || keys.n.first() + tiles_.block_kv > keys.sequence.seqlen_kv;
+        tiles_.of_queries
+            ? is_partial
+            : is_partial || keys.n.first() + tiles_.block_kv > keys.sequence.seqlen_kv;
     const Tile products = dot(keys.k, q.T()), scaled = products * scale_;
     const Tile score = spec_.score ? modified(scaled, keys, h, m) : scaled;
-    Tile p = weights(products, score, b, h, rows);
+    Tile p = weights(products, score, terms);
     if_(needs_mask, [&] { p = where(visible(keys, h, m), p, 0.0f); });
     if (x_.dV) sums.v = dot(cast<T>(p), grad, sums.v);
     if (!x_.dK && !x_.dQ && !captured_.any()) return;
     Tile ds = dot(keys.v, grad.T());
-    if (is_softmax()) ds = p * (ds - expand(x_.D(b, h, rows), 0));
+    if (is_softmax()) ds = p * (ds - terms.d);
     // A value, a gradient or a slope that is not finite must not reach the pairs that are masked.
     if (captured_.any()) {
       const Tile kept = is_softmax() ? p != 0.0f : visible(keys, h, m);
@@ -212,33 +234,47 @@ class BackwardProgram {
   /// Returns the results of the score function, [keys, queries].
   Tile modified(const Tile& scaled, const KeyTile& keys, const Index& h, const Index& m) const {
     return reassociable([&] {
-      const Tile score = spec_.score(scaled, keys.b, h, positions(keys, m), expand(keys.n, 1));
+      const auto [q, kv] = positions(keys, m);
+      const Tile score = spec_.score(scaled, keys.b, query_head(keys, h), q, kv);
       return broadcast(cast<f32>(score), {scaled.dim(0), scaled.dim(1)});
     });
   }
 
   /// Returns the weights of the forward pass. Without a score function, `products` are scaled and
   /// converted to base 2 at once.
-  Tile weights(const Tile& products, const Tile& score, const Index& b, const Index& h,
-               const Index& rows) const {
+  Tile weights(const Tile& products, const Tile& score, const QueryTerms& terms) const {
     if (!is_softmax()) return score;
-    const Tile base = -expand(x_.L(b, h, rows), 0);
-    return spec_.score ? exp2(fma(score, kBackwardToBase2, base))
-                       : exp2(fma(products, scale_ * kBackwardToBase2, base));
+    return spec_.score ? exp2(fma(score, kBackwardToBase2, -terms.l))
+                       : exp2(fma(products, scale_ * kBackwardToBase2, -terms.l));
   }
 
-  /// Returns the positions of queries that mask and score receive, [1, queries].
-  Tile positions(const KeyTile& keys, const Index& m) const {
-    return spec_.align_bottom_right ? expand(m, 0) + shift(keys.sequence) : expand(m, 0);
+  QueryTerms terms_of(const Index& b, const Index& h, const Index& rows) const {
+    if (!is_softmax()) return {};
+    const int axis = tiles_.of_queries ? 1 : 0;
+    return {expand(fill_absent(x_.L(b, h, rows), std::numeric_limits<float>::infinity()), axis),
+            expand(fill_absent(x_.D(b, h, rows), 0), axis)};
+  }
+
+  /// Returns the positions of queries and keys that mask and score receive, [rows or 1, columns or
+  /// 1].
+  std::pair<Tile, Tile> positions(const KeyTile& keys, const Index& m) const {
+    Tile q = expand(m, 0), kv = expand(keys.n, 1);
+    if (tiles_.of_queries) std::swap(q, kv);
+    return {spec_.align_bottom_right ? q + shift(keys.sequence) : q, kv};
+  }
+  /// Returns the head of queries, where `h` is that of columns.
+  const Index& query_head(const KeyTile& keys, const Index& h) const {
+    return tiles_.of_queries ? keys.h : h;
   }
 
   Tile visible(const KeyTile& keys, const Index& h, const Index& m) const {
-    const Tile kv = expand(keys.n, 1), inside = kv < keys.sequence.seqlen_kv;
-    return spec_.mask ? inside && spec_.mask(keys.b, h, positions(keys, m), kv) : inside;
+    const auto [q, kv] = positions(keys, m);
+    const Tile inside = kv < keys_of(keys.sequence);
+    return spec_.mask ? inside && spec_.mask(keys.b, query_head(keys, h), q, kv) : inside;
   }
 
   const AttentionSpec& spec_;
-  const QueryTraversal& traversal_;
+  const BackwardTraversal& traversal_;
   const BackwardTensors<T>& x_;
   const BlockListParams& lists_;
   const SequenceStarts& starts_;
@@ -254,7 +290,7 @@ class BackwardProgram {
 
 template <class T>
 BackwardKernel<T> backward_kernel(std::shared_ptr<const AttentionSpec> spec,
-                                  std::shared_ptr<const QueryTraversal> traversal,
+                                  std::shared_ptr<const BackwardTraversal> traversal,
                                   const BackwardTiles& tiles, const CapturedChoice& captured) {
   PlanPatch plan{.stages = tiles.stages, .epilogue_tile_n = tiles.store_columns};
   if (tiles.tma_aux_loads) plan.stages.reset(), plan.tma_aux_loads = true;
@@ -271,10 +307,10 @@ BackwardKernel<T> backward_kernel(std::shared_ptr<const AttentionSpec> spec,
 }
 
 template BackwardKernel<bf16> backward_kernel<bf16>(std::shared_ptr<const AttentionSpec>,
-                                                    std::shared_ptr<const QueryTraversal>,
+                                                    std::shared_ptr<const BackwardTraversal>,
                                                     const BackwardTiles&, const CapturedChoice&);
 template BackwardKernel<f16> backward_kernel<f16>(std::shared_ptr<const AttentionSpec>,
-                                                  std::shared_ptr<const QueryTraversal>,
+                                                  std::shared_ptr<const BackwardTraversal>,
                                                   const BackwardTiles&, const CapturedChoice&);
 
 }  // namespace tegula::kernels

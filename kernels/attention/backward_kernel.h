@@ -5,7 +5,7 @@
 
 #include "kernels/attention/captured_gradients.h"
 #include "kernels/attention/gradient_rows.h"
-#include "kernels/attention/query_traversal.h"
+#include "kernels/attention/backward_traversal.h"
 #include "tegula/tegula.h"
 
 namespace tegula::kernels {
@@ -25,10 +25,15 @@ struct BackwardTensors {
 
 /// Queries of an iteration, keys of a program, slots of the rings, and columns of dK and dV that
 /// are stored at a time (0: all), for which shared memory needs room.
+///
+/// With `of_queries`, the kernel computes dQ without additions to memory: the roles of queries and
+/// keys are exchanged in all parameters but L and D, so that K is Q, V is dO, Q is K, dO is V and
+/// dK is dQ, and so are tiles, starts and lists.
 struct BackwardTiles {
   int block_q = kGradientRows, block_kv = kGradientKeys, stages = 2, store_columns = 0;
   /// Whether TMA loads what the score reads for each pair, into as many slots as fit.
   bool tma_aux_loads = false;
+  bool of_queries = false;
   friend auto operator<=>(const BackwardTiles&, const BackwardTiles&) = default;
 };
 
@@ -50,15 +55,15 @@ using BackwardKernel = KernelOf<BackwardTensors<T>, Scalar<f32>, HeadGroups, Blo
 
 template <class T>
 BackwardKernel<T> backward_kernel(std::shared_ptr<const AttentionSpec> spec,
-                                  std::shared_ptr<const QueryTraversal> traversal,
+                                  std::shared_ptr<const BackwardTraversal> traversal,
                                   const BackwardTiles& tiles, const CapturedChoice& captured);
 
 extern template BackwardKernel<bf16> backward_kernel<bf16>(std::shared_ptr<const AttentionSpec>,
-                                                           std::shared_ptr<const QueryTraversal>,
+                                                           std::shared_ptr<const BackwardTraversal>,
                                                            const BackwardTiles&,
                                                            const CapturedChoice&);
 extern template BackwardKernel<f16> backward_kernel<f16>(std::shared_ptr<const AttentionSpec>,
-                                                         std::shared_ptr<const QueryTraversal>,
+                                                         std::shared_ptr<const BackwardTraversal>,
                                                          const BackwardTiles&,
                                                          const CapturedChoice&);
 

@@ -182,6 +182,21 @@ std::uint64_t ScoreCaptures::by_pair(const CapturedSelection& selected, const Di
   return found;
 }
 
+void ScoreCaptures::check_ordered(const CapturedSelection& selected, const Dims& pairs,
+                                  std::int64_t kv_heads) const {
+  for (std::size_t i = 0; i < kMaxCaptured && selected.captures[i] != 0; ++i) {
+    const auto of = axes(selected.captures[i]);
+    // One program sums over the queries that see a key, of all heads of a group.
+    const bool is_by_key = of && (*of)[kQueryAxis] < 0 && (*of)[kKeyAxis] >= 0 &&
+                           ((*of)[kBatchAxis] >= 0 || pairs[kBatchAxis] == 1) &&
+                           ((*of)[kHeadAxis] >= 0 ? kv_heads == pairs[kHeadAxis] : kv_heads == 1);
+    if (!is_by_key && (selected.by_pair & bit(i)) == 0)
+      throw_argument_error(
+          ErrorId::kernel_argument, kName, name_of(i), "a sum of additions in any order",
+          "without AttentionNumerics::deterministic, or a tensor with an element for each pair");
+  }
+}
+
 template <class T>
 CapturedSlots ScoreCaptures::begin(PlanBuilder& plan, std::size_t first,
                                    const CapturedSelection& selected,

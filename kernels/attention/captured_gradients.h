@@ -56,6 +56,9 @@ class ScoreCaptures {
   /// Returns the gradients whose elements belong to one pair each, in a call with `pairs` [batch,
   /// heads, queries, keys].
   std::uint64_t by_pair(const CapturedSelection& selected, const Dims& pairs) const;
+  /// Throws T1662 for gradients whose elements are sums of more than one addition to memory.
+  void check_ordered(const CapturedSelection& selected, const Dims& pairs,
+                     std::int64_t kv_heads) const;
   /// Throws T1662 for outputs that do not fit what they are the gradients of.
   static void check(std::span<const CapturedGradient> of);
   /// Returns the number of a source in the kernel that is being traced.

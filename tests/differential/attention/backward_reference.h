@@ -178,9 +178,10 @@ inline void expect_backward(const BackwardCase& c) {
 }
 
 /// Makes the forward and the backward call, and compares all gradients.
-inline void check_backward(const AttentionSpec& spec, const BackwardCase& c) {
+inline void check_backward(const AttentionSpec& spec, const BackwardCase& c,
+                           const AttentionNumerics& numerics = {}) {
   SCOPED_TRACE(c.extents.str());
-  c.run(Attention(spec));
+  c.run(Attention(spec, {}, numerics));
   expect_backward(c);
 }
 

@@ -90,6 +90,10 @@ struct AttentionSpec {
 struct AttentionNumerics {
   /// Rescaling of the online softmax.
   Rescaling rescaling = Rescaling::automatic;
+  /// Whether all results of `backward` have equal bits in every run. A second launch then computes
+  /// dQ from the weights of its own loop over keys, instead of additions to memory
+  /// (docs/attention-backward.md). Calls for which no such order is implemented throw (T1662).
+  bool deterministic = false;
 };
 
 /// Scheduling choices. Attention chooses the fields that are left empty for each call.
@@ -261,7 +265,8 @@ class Attention {
 
   /// Computes the gradients of the inputs of a dense call, by recomputing its weights (Dao et al.
   /// 2022). `dQ` is summed over blocks of keys in f32, in an order that differs from run to run, so
-  /// its last bits may differ; dK and dV are bitwise reproducible. A query without keys gets 0.
+  /// its last bits may differ, unless AttentionNumerics::deterministic is set; dK and dV are bitwise
+  /// reproducible. A query without keys gets 0.
   /// Gradients follow from the specification: the mask's analysis with queries and keys exchanged
   /// tells which blocks are visited, and the score function is differentiated (derivative.h; T1022
   /// at its line where that is impossible). Tensors and Scalars that the score captures get
