@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <mutex>
 #include <string>
+#include <utility>
 
 #include "kernels/argument_error.h"
 
@@ -16,7 +18,7 @@ using tegula::detail::ParamKind;
 using tegula::detail::ViewAccess;
 
 /// A tensor whose element type is the common type of all such tensors of a call.
-ExportParam tensor(const char* name, const std::string& dims, ViewAccess access = ViewAccess::In) {
+ExportParam tensor(const std::string& name, const std::string& dims, ViewAccess access = ViewAccess::In) {
   const int rank = 1 + static_cast<int>(std::ranges::count(dims, ' '));
   return {.info = {ParamKind::View, DType::bf16, rank, access},
           .any_dtype = true,
@@ -24,7 +26,7 @@ ExportParam tensor(const char* name, const std::string& dims, ViewAccess access 
           .dims = dims};
 }
 
-ExportParam tensor_of(DType dtype, const char* name, const std::string& dims,
+ExportParam tensor_of(DType dtype, const std::string& name, const std::string& dims,
                       ViewAccess access = ViewAccess::In) {
   ExportParam p = tensor(name, dims, access);
   p.info.dtype = dtype;
@@ -41,6 +43,28 @@ ExportParam optional(ExportParam p) {
 Tensor tensor_in(const HostArg& arg) { return arg.tensor ? *arg.tensor : Tensor(); }
 
 using Params = std::vector<ExportParam>;
+using Captured = std::vector<CapturedParameter>;
+
+/// Sets the variables of captured parameters to the arguments of a call while it exists.
+class BoundVariables {
+ public:
+  BoundVariables(const Captured& of, std::span<const HostArg> args) {
+    static std::mutex turn;
+    if (of.empty()) return;
+    lock_ = std::unique_lock(turn);
+    for (std::size_t i = 0; i < of.size(); ++i)
+      before_.emplace_back(of[i].variable, std::exchange(*of[i].variable, *args[i].tensor));
+  }
+  ~BoundVariables() {
+    for (auto& [variable, value] : before_) *variable = std::move(value);
+  }
+  BoundVariables(const BoundVariables&) = delete;
+  BoundVariables& operator=(const BoundVariables&) = delete;
+
+ private:
+  std::unique_lock<std::mutex> lock_;
+  std::vector<std::pair<Tensor*, Tensor>> before_;
+};
 
 Params attention_inputs() {
   return {tensor("q", "B H Q D"), tensor("k", "B G K D"), tensor("v", "B G K E")};
@@ -106,38 +130,50 @@ void append(Params& to, const Params& more) { to.insert(to.end(), more.begin(), 
 
 }  // namespace
 
-Exportable exportable(const Attention& attention) {
+Exportable exportable(const Attention& attention, const Captured& captured) {
   Exportable out;
   out.params = attention_inputs();
   append(out.params, {attention_output(ViewAccess::Out), attention_lse("lse", ViewAccess::Out),
                       attention_sinks("sinks", ViewAccess::In)});
-  out.call = [attention](const Stream& stream, std::span<const HostArg> args, Loc at) {
+  for (const CapturedParameter& c : captured)
+    out.params.push_back(tensor_of(c.dtype, c.name, c.dims));
+  out.call = [attention, captured](const Stream& stream, std::span<const HostArg> args, Loc at) {
+    const BoundVariables bound(captured, args.subspan(6));
     attention(stream, *args[0].tensor, *args[1].tensor, *args[2].tensor, *args[3].tensor,
               {.lse = tensor_in(args[4]), .sinks = tensor_in(args[5])}, at);
   };
   return out;
 }
 
-Exportable attention_backward(const Attention& attention) {
+Exportable attention_backward(const Attention& attention, const Captured& captured) {
   Exportable out;
   out.params = {tensor("grad_o", "B H Q E"), attention_lse("grad_lse", ViewAccess::In)};
   append(out.params, attention_inputs());
   append(out.params, {attention_output(ViewAccess::In), attention_lse("lse", ViewAccess::In),
-                      attention_sinks("sinks", ViewAccess::In),
-                      optional(tensor("grad_q", "B H Q D", ViewAccess::Out)),
+                      attention_sinks("sinks", ViewAccess::In)});
+  for (const CapturedParameter& c : captured)
+    out.params.push_back(tensor_of(c.dtype, c.name, c.dims));
+  append(out.params, {optional(tensor("grad_q", "B H Q D", ViewAccess::Out)),
                       optional(tensor("grad_k", "B G K D", ViewAccess::Out)),
                       optional(tensor("grad_v", "B G K E", ViewAccess::Out)),
                       attention_sinks("grad_sinks", ViewAccess::Out)});
-  out.call = [attention](const Stream& stream, std::span<const HostArg> args, Loc at) {
+  for (const CapturedParameter& c : captured)
+    out.params.push_back(optional(
+        tensor_of(c.dtype, fmt::format("grad_{}", c.name), c.dims, ViewAccess::Out)));
+  out.call = [attention, captured](const Stream& stream, std::span<const HostArg> args, Loc at) {
+    const auto of_captures = args.subspan(8), gradients = of_captures.subspan(captured.size());
+    const BoundVariables bound(captured, of_captures);
+    AttentionInputGradients into{.Q = tensor_in(gradients[0]),
+                                 .K = tensor_in(gradients[1]),
+                                 .V = tensor_in(gradients[2]),
+                                 .sinks = tensor_in(gradients[3])};
+    for (std::size_t i = 0; i < captured.size(); ++i)
+      if (const HostArg& g = gradients[4 + i]; g.tensor)
+        into.captured.emplace_back(*captured[i].variable, *g.tensor);
     attention.backward(
         stream, *args[2].tensor, *args[3].tensor, *args[4].tensor,
         {.O = *args[5].tensor, .lse = tensor_in(args[6]), .sinks = tensor_in(args[7])},
-        {.O = *args[0].tensor, .lse = tensor_in(args[1])},
-        {.Q = tensor_in(args[8]),
-         .K = tensor_in(args[9]),
-         .V = tensor_in(args[10]),
-         .sinks = tensor_in(args[11])},
-        at);
+        {.O = *args[0].tensor, .lse = tensor_in(args[1])}, into, at);
   };
   return out;
 }

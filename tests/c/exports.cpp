@@ -107,6 +107,14 @@ const Attention causal{{.mask = masks::causal()}};
 /// Without a softmax, and so without lse.
 const Attention relu_scores{{.score = [](auto s, auto, auto, auto, auto) { return max(s, 0.0f); },
                              .weighting = AttentionNormalization::none}};
+/// With a bias for each pair and a factor for each head, which are parameters.
+Tensor pair_bias = Tensor::zeros({1, 1, 1, 1}, DType::bf16, Device::cpu()),
+       head_factors = Tensor::zeros({1}, DType::f32, Device::cpu());
+const Attention biased{{.score = [](auto s, auto b, auto h, auto q, auto kv) {
+  return s * view<f32, 1>(head_factors)(h) + cast<f32>(view<bf16, 4>(pair_bias)(b, h, q, kv));
+}}};
+const std::vector<CapturedParameter> of_biased{{"bias", &pair_bias, DType::bf16, "B H Q K"},
+                                               {"factors", &head_factors, DType::f32, "H"}};
 
 const Moe experts_layer =
     moe({.router = routers::deepseek_moe(2), .experts = 4, .shared_experts = 1});
@@ -130,6 +138,9 @@ TEGULA_EXPORT(product, product_of_library());
 TEGULA_EXPORT(window_attention, windowed);
 TEGULA_EXPORT(window_attention_backward, attention_backward(windowed));
 TEGULA_EXPORT_BACKWARD(window_attention, window_attention_backward, kAttentionSaved);
+TEGULA_EXPORT(biased_attention, exportable(biased, of_biased));
+TEGULA_EXPORT(biased_attention_backward, attention_backward(biased, of_biased));
+TEGULA_EXPORT_BACKWARD(biased_attention, biased_attention_backward, "q k v o lse sinks bias factors");
 TEGULA_EXPORT(relu_attention, relu_scores);
 TEGULA_EXPORT(relu_attention_backward, attention_backward(relu_scores));
 TEGULA_EXPORT_BACKWARD(relu_attention, relu_attention_backward, "q k v o");

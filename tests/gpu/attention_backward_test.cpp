@@ -192,5 +192,59 @@ TEST_P(AttentionBackward, RepeatedRuns) {
   }
 }
 
+/// AttentionNumerics::deterministic: all gradients have equal bits in each run.
+TEST_P(AttentionBackward, DeterministicRuns) {
+  struct Case {
+    int heads, kv_heads, length, dim, head_dim_v;
+    bool is_causal;
+  };
+  for (const Case& k : {Case{4, 4, 1000, 128, 128, true},
+                        {4, 1, 700, 128, 128, false},
+                        {4, 2, 1000, 64, 64, true},
+                        {2, 1, 300, 192, 128, true},
+                        {2, 2, 300, 256, 256, true}}) {
+    BackwardCase c({.batch = 2,
+                    .heads = k.heads,
+                    .kv_heads = k.kv_heads,
+                    .seqlen_q = k.length,
+                    .seqlen_kv = k.length,
+                    .dim = k.dim,
+                    .head_dim_v = k.head_dim_v},
+                   Device::cuda());
+    SCOPED_TRACE(c.extents.str());
+    if (k.is_causal) mask_by(c, [](int q, int kv) { return q >= kv; });
+    const Attention attention({.mask = k.is_causal ? masks::causal() : Mask()}, {},
+                              {.deterministic = true});
+    c.run(attention);
+    expect_backward(c);
+    if (HasFatalFailure()) return;
+    const auto dQ = c.dQ.to_doubles(), dK = c.dK.to_doubles(), dV = c.dV.to_doubles();
+    for (int i = 0; i < 20; ++i) {
+      c.run(attention);
+      ASSERT_EQ(c.dQ.to_doubles(), dQ);
+      ASSERT_EQ(c.dK.to_doubles(), dK);
+      ASSERT_EQ(c.dV.to_doubles(), dV);
+    }
+  }
+}
+
+TEST_P(AttentionBackward, DeterministicPackedSequences) {
+  const PackedBackward c({{300, 0, 513, 64}, {300, 0, 513, 64}}, 4, 2, 128, 128, Device::cuda());
+  HostAttention host;
+  host.mask = [](int, int, int q, int kv) { return q >= kv; };
+  const Attention attention({.mask = masks::causal()}, {}, {.deterministic = true});
+  c.run(attention);
+  c.expect(host);
+  if (HasFatalFailure()) return;
+  const auto used = [&](const Tensor& t) {
+    return t.slice(0, 0, c.packed.q_starts.back()).to_doubles();
+  };
+  const auto dQ = used(c.dQ);
+  for (int i = 0; i < 20; ++i) {
+    c.run(attention);
+    ASSERT_EQ(used(c.dQ), dQ);
+  }
+}
+
 }  // namespace
 }  // namespace tegula::attention_backward_test

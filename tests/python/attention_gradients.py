@@ -117,6 +117,23 @@ class AttentionGradients:
 
         self.check(self.inputs(), lambda o: self.weighted(o, None), lambda *t: (ops.relu_attention(*t),), relu_attention)
 
+    def test_captured_parameters(self):
+        def want(q, k, v, bias, factors):
+            k, v = (t.repeat_interleave(2, 1) for t in (k, v))
+            scores = q @ k.mT * self.dim ** -0.5 * factors[:, None, None] + bias
+            return torch.softmax(scores, -1) @ v, torch.logsumexp(scores, -1)
+
+        def layer(q, k, v, bias, factors):
+            return ops.biased_attention(q, k, v, None, bias, factors)
+
+        for more in (0, 8):  # calls with other extents bind other tensors
+            q, k, v = self.inputs(more=more)
+            bias = torch.randn(2, 4, q.shape[2], k.shape[2]).to(torch.bfloat16).requires_grad_()
+            factors = torch.rand(4, requires_grad=True)
+            self.check([q, k, v, bias, factors], self.weighted_both, layer, want)
+            self.check([q.detach(), k.detach(), v.detach(), bias, factors.detach()], self.weighted, layer, want)
+            self.check([q, k, v, bias.detach(), factors], self.weighted, torch.compile(layer, fullgraph=True, backend="aot_eager"), want)
+
     def test_double_backward_is_refused(self):
         q, k, v = self.inputs()
         for loss in (lambda o: o.float().square().sum(), lambda o: o.float().sum()):

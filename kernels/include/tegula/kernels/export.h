@@ -1,5 +1,6 @@
 #pragma once
 #include <source_location>
+#include <vector>
 
 #include "tegula/export.h"
 #include "tegula/kernels/attention.h"
@@ -8,14 +9,28 @@
 /// Library callables for TEGULA_EXPORT.
 namespace tegula::kernels {
 
-/// `(q, k, v, o, lse, sinks)`: q [B, H, Q, D], k [B, G, K, D], v [B, G, K, E], o [B, H, Q, E], all
+/// A tensor that the score of an exported attention captures by reference, as a parameter: the
+/// variable has the argument's value during each call, and calls that set variables take turns.
+/// When the attention is made, it holds a tensor of that type and rank, of any extents.
+struct CapturedParameter {
+  const char* name;
+  Tensor* variable;
+  DType dtype;       ///< f32, bf16 or f16, also of the gradient
+  const char* dims;  ///< such as "B H Q K": names of the attention's dimensions, or others
+};
+
+/// `(q, k, v, o, lse, sinks, ..)`: q [B, H, Q, D], k [B, G, K, D], v [B, G, K, E], o [B, H, Q, E], all
 /// bf16 or all f16; the output lse [B, H, Q] and the input sinks [H], both f32, are optional.
-Exportable exportable(const Attention& attention);
-/// The backward pass, `(grad_o, grad_lse, q, k, v, o, lse, sinks, grad_q, grad_k, grad_v,
-/// grad_sinks)`: grad_lse, sinks and all outputs are optional. Pass kAttentionSaved to
-/// TEGULA_EXPORT_BACKWARD as the list of saved tensors, or "q k v o" where weights are scores
-/// (AttentionNormalization::none), which have no lse.
-Exportable attention_backward(const Attention& attention);
+/// Captured parameters follow.
+Exportable exportable(const Attention& attention,
+                      const std::vector<CapturedParameter>& captured = {});
+/// The backward pass, `(grad_o, grad_lse, q, k, v, o, lse, sinks, .., grad_q, grad_k, grad_v,
+/// grad_sinks, ..)`: grad_lse, sinks and all outputs are optional. Captured parameters follow
+/// sinks, their gradients follow grad_sinks. Pass kAttentionSaved to TEGULA_EXPORT_BACKWARD as the
+/// list of saved tensors, with the names of captured parameters after it, or "q k v o" where weights
+/// are scores (AttentionNormalization::none), which have no lse.
+Exportable attention_backward(const Attention& attention,
+                              const std::vector<CapturedParameter>& captured = {});
 inline constexpr const char* kAttentionSaved = "q k v o lse sinks";
 
 /// Attention to a cache in pages, `(q, k_cache, v_cache, q_offsets, kv_lengths, max_seqlen_q, o,
