@@ -170,10 +170,12 @@ TEST_P(DerivativesOfScores, TablesThatTheyRead) {
 }
 
 // ---- random functions
-/// Captured tensors of the functions: factors by row, and a table by distance.
+/// Captures of the functions: factors by row, a table by distance, and a factor.
 struct Tables {
   Tensor rows, distances;
   Doubles row, distance;
+  Scalar<f32> scalar = 0.75f;
+  double factor = 0.75;
 };
 struct TileContext {
   Tile q, kv;
@@ -257,6 +259,7 @@ const std::vector<Step>& all_steps() {
            a * c.tables.row[static_cast<std::size_t>(c.q)]),
       STEP("distance", (a * view<f32, 1>(c.tables.distances)(c.q - c.kv + kKeys)),
            (a * c.tables.distance[static_cast<std::size_t>(c.q - c.kv + kKeys)])),
+      STEP("scalar", a * c.tables.scalar + 0.25f * b, a * c.tables.factor + 0.25 * b),
       STEP("branch", by_branch(a, b), a * b),
       STEP("loop", by_loop(a, b), a / 8 + b * (0.5 + 2)),
       STEP("sum", by_sum(a, b), a + b * 1.9),
@@ -381,6 +384,90 @@ TEST(DerivativesOfRandomFunctions, AgreeOnOtherDevices) {
       expect_differences(RandomFunction(seed, seed % all_steps().size()), tables, device, seed);
     }
   }
+}
+
+// ---- captures of random functions
+/// The sums over all pairs of the slopes in each element of what a function captures.
+struct CapturedSlopes {
+  Doubles row, distance, factor;
+};
+
+CapturedSlopes captured_slopes(const RandomFunction& f, const Tables& tables, const Tensor& s) {
+  const auto zeros = [&](std::int64_t n) {
+    return Tensor::zeros({n}, DType::f32, s.device());
+  };
+  const Tensor row = zeros(kQueries), distance = zeros(kQueries + kKeys), factor = zeros(1);
+  kernel("captures", [score = f.score(tables), &tables](In<f32, 2> x, InOut<f32, 1> of_row,
+                                                        InOut<f32, 1> of_distance,
+                                                        InOut<f32, 1> of_factor) {
+    for (auto [q, kv] : grid(x, kQueries, kKeys)) {
+      const Tile v = x(q, kv), y = score(v, kBatch, kHead, expand(q, 1), expand(kv, 0));
+      const auto all = [](const CaptureSource&) { return true; };
+      const Tile one = full<f32>(1, kQueries, kKeys);
+      const Adjoints found = adjoints(broadcast(y, {kQueries, kKeys}), one, {}, all);
+      for (const CaptureAdjoint& a : found.captured) {
+        if (a.source.scalar)
+          atomic_add(of_factor(0), a.adjoint);
+        else if (a.source.tensor == &tables.rows)
+          atomic_add(of_row(q), reshape(a.adjoint, {kQueries}));
+        else
+          atomic_add(of_distance(a.offsets[0]), a.adjoint);
+      }
+    }
+  })(s, row, distance, factor);
+  return {row.to_doubles(), distance.to_doubles(), factor.to_doubles()};
+}
+
+/// Compares one element's gradient with differences. Returns the number of kinks next to it.
+int expect_captured(const RandomFunction& f, Tables& tables, const Doubles& at, double& element,
+                    double got) {
+  constexpr double kStep = 1e-5;
+  const double kept = element;
+  double want = 0, size = 0;
+  for (int i = 0; i < kPairs; ++i) {
+    const auto n = static_cast<std::size_t>(i);
+    const NumberContext c{i / kKeys, i % kKeys, tables};
+    const auto with = [&](double value) {
+      element = value;
+      return f.at(at[n], c);
+    };
+    const double here = with(kept), above = (with(kept + kStep) - here) / kStep,
+                 below = (here - with(kept - kStep)) / kStep;
+    element = kept;
+    if (std::abs(above - below) > 1e-3 * (1 + std::abs(above))) return 1;
+    want += (above + below) / 2, size += std::abs(above);
+  }
+  EXPECT_NEAR(got, want, 2e-4 * (1 + size)) << f.text();
+  return 0;
+}
+
+void expect_captures(Device device, unsigned count) {
+  Tables tables = tables_on(device);
+  int compared = 0, kinks = 0;
+  for (unsigned seed = 0; seed < count && !testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    constexpr const char* kReads[] = {"row", "distance", "scalar"};
+    const auto reads = std::ranges::find_if(
+        all_steps(), [&](const Step& s) { return std::string(s.name) == kReads[seed % 3]; });
+    const RandomFunction f(1000 + seed,
+                           static_cast<std::size_t>(reads - all_steps().begin()));
+    const Tensor s = drawn({kQueries, kKeys}, device, -2, 2, seed);
+    const Doubles at = s.to_doubles();
+    const CapturedSlopes got = captured_slopes(f, tables, s);
+    for (std::size_t i = 0; i < got.row.size(); ++i, ++compared)
+      kinks += expect_captured(f, tables, at, tables.row[i], got.row[i]);
+    for (std::size_t i = 0; i < got.distance.size(); ++i, ++compared)
+      kinks += expect_captured(f, tables, at, tables.distance[i], got.distance[i]);
+    kinks += expect_captured(f, tables, at, tables.factor, got.factor[0]), ++compared;
+  }
+  EXPECT_LT(kinks, compared / 5);
+}
+
+TEST(DerivativesOfRandomFunctions, OfWhatTheyCapture) { expect_captures(Device::cpu(), 105); }
+
+TEST(DerivativesOfRandomFunctions, OfWhatTheyCaptureOnOtherDevices) {
+  for (const Device device : test::devices())
+    if (device != Device::cpu()) expect_captures(device, device == Device::sim() ? 6 : 105);
 }
 
 }  // namespace
