@@ -18,7 +18,8 @@ using tegula::detail::ParamKind;
 using tegula::detail::ViewAccess;
 
 /// A tensor whose element type is the common type of all such tensors of a call.
-ExportParam tensor(const std::string& name, const std::string& dims, ViewAccess access = ViewAccess::In) {
+ExportParam tensor(const std::string& name, const std::string& dims,
+                   ViewAccess access = ViewAccess::In) {
   const int rank = 1 + static_cast<int>(std::ranges::count(dims, ' '));
   return {.info = {ParamKind::View, DType::bf16, rank, access},
           .any_dtype = true,

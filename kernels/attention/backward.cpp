@@ -117,7 +117,8 @@ void check_differentiable(const AttentionSpec& spec, const AttentionNumerics& nu
   if (spec.kv_range && !spec.mask)
     refuse("kv_range", "given without a mask", "with a mask that keeps the same keys");
   if (numerics.deterministic && spec.blocks)
-    refuse("deterministic", "set for a specification with blocks", "a mask that keeps the same keys");
+    refuse("deterministic", "set for a specification with blocks",
+           "a mask that keeps the same keys");
 }
 
 }  // namespace
@@ -233,9 +234,13 @@ struct AttentionBackward::Kernels {
                   partial, s.starts_q, call.sequences ? s.Q : PlanSlot(), s.whole_Q, s.whole_dO);
     const PlanSlot sums = by_block(plan, s.sums, block_of(Q));
     const bool has_dQ = has_rows && Q.size(2) > 0 && plan.tensor(s.dQ).defined();
-    if (has_dQ && facts->numerics.deterministic) launch_queries<T>(plan, call, s, scale);
+    const bool is_ordered = facts->numerics.deterministic;
+    if (has_dQ && is_ordered && !has_keys && !call.sequences)
+      plan.launch(clear_tensor<T>(), s.dQ);
+    else if (has_dQ && is_ordered)
+      launch_queries<T>(plan, call, s, scale);
     if (has_rows && has_keys) launch_main<T>(plan, call, s, sums, scale);
-    if (has_dQ && !facts->numerics.deterministic)
+    if (has_dQ && !is_ordered)
       plan.launch(kernels.query_gradients, sums, s.dQ, scale, s.starts_q);
     if (has_sinks && Q.size(1) > 0) plan.launch(sinks, partial, plan.argument(kGradSinks));
     ScoreCaptures::finish(plan, kGradCaptured, s.captured);
@@ -356,16 +361,8 @@ struct AttentionBackward::Kernels {
                           s.starts_kv)
                   .value_or(BlockListSlots{});
     launch<T>(plan, s,
-              {.Q = is_packed ? s.whole_K : s.K,
-               .K = is_packed ? s.whole_Q : s.Q,
-               .V = s.dO,
-               .dO = is_packed ? s.whole_V : s.V,
-               .dQ = {},
-               .dK = s.dQ,
-               .dV = {},
-               .starts_q = s.starts_kv,
-               .starts_kv = s.starts_q,
-               .lists = lists},
+              {is_packed ? s.whole_K : s.K, is_packed ? s.whole_Q : s.Q, s.dO,
+               is_packed ? s.whole_V : s.V, {}, s.dQ, {}, s.starts_kv, s.starts_q, lists},
               scale, tiles);
   }
 
@@ -379,17 +376,17 @@ struct AttentionBackward::Kernels {
     const Tensor &Q = plan.tensor(s.Q), &K = plan.tensor(s.K), &V = plan.tensor(s.V);
     const int block = block_of(Q);
     const bool is_packed = call.sequences.has_value();
-    const MainArguments x{.Q = is_packed ? s.whole_Q : s.Q,
-                          .K = is_packed ? s.whole_K : s.K,
-                          .V = s.V,
-                          .dO = is_packed ? s.whole_dO : s.dO,
-                          .dQ = sums,
-                          .dK = s.dK,
-                          .dV = s.dV,
-                          .starts_q = s.starts_q,
-                          .starts_kv = s.starts_kv,
-                          .lists = merged_lists(plan, call, s),
-                          .log2_blocks = log2_of(plan.tensor(s.L).size(2) / block)};
+    const MainArguments x{is_packed ? s.whole_Q : s.Q,
+                          is_packed ? s.whole_K : s.K,
+                          s.V,
+                          is_packed ? s.whole_dO : s.dO,
+                          sums,
+                          s.dK,
+                          s.dV,
+                          s.starts_q,
+                          s.starts_kv,
+                          merged_lists(plan, call, s),
+                          log2_of(plan.tensor(s.L).size(2) / block)};
     // Slots by measurement: docs/experiments/2026-11-29-attention-backward.md.
     const std::int64_t of_k = backward_columns(K.size(3)), of_v = padded_head_dim(V.size(3));
     if (of_k + of_v <= kMaxColumns)

@@ -49,8 +49,12 @@ class BackwardProgram {
   /// Processes each tile of keys once.
   void all_tiles() const {
     if (starts_.q) return tiles_of_sequences();
-    for (auto [b, h, n] : grid({x_.K.dim(0), x_.K.dim(1), x_.K.dim(2)}, 1, 1, tiles_.block_kv))
+    for (auto [b, h, i] : grid({x_.K.dim(0), x_.K.dim(1), x_.K.dim(2)}, 1, 1, tiles_.block_kv)) {
+      // Under a causal mask the last queries have the most keys, and the first keys most queries.
+      const Tile last = (cdiv(x_.K.dim(2), tiles_.block_kv) - 1) * tiles_.block_kv;
+      const Index n = tiles_.of_queries ? slice(last - i.first(), tiles_.block_kv) : i;
       one_tile({b, x_.K.dim(2)}, b, h, n, n);
+    }
   }
 
   void tiles_of_sequences() const {

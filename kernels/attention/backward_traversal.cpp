@@ -24,8 +24,11 @@ KvBlockIterator BackwardTraversal::blocks(const Tile& first, const Tile& last, c
   };
   if (columns.visible) columns.visible = aligned(*columns.visible);
   for (KvRange& r : columns.visible_intervals) r = aligned(r);
-  if (columns.full) columns.full = KvRange{columns.full->lo - of_columns, columns.full->hi - of_columns};
-  for (KvRange& r : columns.full_intervals) r = {r.lo - of_columns, r.hi - of_columns};
+  const auto shifted = [&](const KvRange& r) {
+    return KvRange{r.lo - of_columns, r.hi - of_columns};
+  };
+  if (columns.full) columns.full = shifted(*columns.full);
+  for (KvRange& r : columns.full_intervals) r = shifted(r);
   return KvBlockIterator::range(columns, length, block);
 }
 

@@ -21,8 +21,9 @@ struct Dims2 {
 /// The main kernel of a dense call, or of one of packed sequences, for the wanted gradients.
 ir::Kernel traced_backward(const AttentionSpec& spec, Dims2 dim, std::int64_t group,
                            bool is_packed = false, const char* wanted = "QKV",
-                           const std::vector<CapturedGradient>& captured = {}) {
-  const Attention attention(spec);
+                           const std::vector<CapturedGradient>& captured = {},
+                           const AttentionNumerics& numerics = {}) {
+  const Attention attention(spec, {}, numerics);
   const auto rows = [&](std::int64_t heads, std::int64_t d) {
     return is_packed ? host({256, heads, d}) : host({1, heads, 256, d});
   };
@@ -104,6 +105,19 @@ TEST_F(Assembled, AttentionBackwardOfWideHeads) {
         for (const char* wanted : {"V", "QK"}) {
           SCOPED_TRACE(testing::Message() << dim.k << " " << group << " " << wanted);
           expect_clean(traced_backward({.mask = mask}, dim, group, false, wanted), "sm_90a", true);
+        }
+}
+
+/// The launch whose rows are queries.
+TEST_F(Assembled, AttentionBackwardInAFixedOrder) {
+  for (const Dims2& dim : {Dims2{64, 64}, {128, 128}, {192, 128}, {256, 256}})
+    for (const Mask& mask : {masks::causal(), listed_masks().front()})
+      for (const int group : {1, 2})
+        for (const bool is_packed : {false, true}) {
+          SCOPED_TRACE(testing::Message() << dim.k << " " << group << " " << is_packed);
+          expect_clean(traced_backward({.mask = mask}, dim, group, is_packed, "Q", {},
+                                       {.deterministic = true}),
+                       "sm_90a", true);
         }
 }
 

@@ -140,7 +140,8 @@ TEGULA_EXPORT(window_attention_backward, attention_backward(windowed));
 TEGULA_EXPORT_BACKWARD(window_attention, window_attention_backward, kAttentionSaved);
 TEGULA_EXPORT(biased_attention, exportable(biased, of_biased));
 TEGULA_EXPORT(biased_attention_backward, attention_backward(biased, of_biased));
-TEGULA_EXPORT_BACKWARD(biased_attention, biased_attention_backward, "q k v o lse sinks bias factors");
+TEGULA_EXPORT_BACKWARD(biased_attention, biased_attention_backward,
+                       "q k v o lse sinks bias factors");
 TEGULA_EXPORT(relu_attention, relu_scores);
 TEGULA_EXPORT(relu_attention_backward, attention_backward(relu_scores));
 TEGULA_EXPORT_BACKWARD(relu_attention, relu_attention_backward, "q k v o");

@@ -185,6 +185,28 @@ TEST_P(BackwardCalls, Errors) {
   EXPECT_NE(attention.explain().find("queries visited: "), std::string::npos);
 }
 
+/// Two threads alternate between two streams of their own on one object; first calls included.
+TEST_P(BackwardCalls, TwoStreamsOfEachThread) {
+  const Attention attention({.mask = masks::causal()}, {}, {.deterministic = true});
+  std::vector<BackwardCase> cases;
+  for (int i = 0; i < 4; ++i) {
+    const int length = 60 + i % 2 * 70;  // two plans, of which each is first called by any thread
+    cases.emplace_back(Extents{.seqlen_q = length, .seqlen_kv = length, .dim = 16, .head_dim_v = 16},
+                       GetParam(), DType::bf16, static_cast<std::uint64_t>(i + 1));
+    cases.back().host.mask = [](int, int, int q, int kv) { return q >= kv; };
+  }
+  const auto calls = [&](std::size_t thread) {
+    const std::array<Stream, 2> streams{Stream::create(GetParam()), Stream::create(GetParam())};
+    for (int round = 0; round < 4; ++round)
+      for (std::size_t s = 0; s < 2; ++s) cases[thread * 2 + s].run(attention, streams[s]);
+    for (const Stream& s : streams) s.synchronize();
+  };
+  std::thread other(calls, 1);
+  calls(0);
+  other.join();
+  for (const BackwardCase& c : cases) expect_backward(c);
+}
+
 TEST_P(BackwardCalls, ThreadsAndStreams) {
   const Attention attention({.mask = masks::causal()});
   std::vector<BackwardCase> cases;

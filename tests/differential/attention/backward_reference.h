@@ -42,8 +42,8 @@ struct BackwardCase {
       return values[static_cast<std::size_t>(h)];
     };
   }
-  void run(const Attention& a) const {
-    const Stream stream(Q.device());
+  void run(const Attention& a) const { run(a, Stream(Q.device())); }
+  void run(const Attention& a, const Stream& stream) const {
     const Tensor saved = is_softmax ? lse : Tensor();
     a(stream, Q, K, V, O, {.lse = saved, .sinks = sinks});
     a.backward(stream, Q, K, V, {.O = O, .lse = saved, .sinks = sinks, .blocks = blocks},

@@ -81,6 +81,28 @@ TEST_P(BackwardVarlen, SinksAndGradientOfLse) {
   c.expect(causal());
 }
 
+TEST_P(BackwardVarlen, ListsOfTheCallerAreRefused) {
+  const PackedBackward c({{40, 24}, {40, 24}}, 1, 1, 16, 16, GetParam());
+  const Tensors& t = c.packed.all;
+  const Stream stream(GetParam());
+  const Attention attention({.mask = masks::causal()});
+  const Tensor Q = dense_rows(t.Q, 0, 64), K = dense_rows(t.K, 0, 64);
+  const BlockList by_queries = attention.block_list(stream, Q, K),
+                  by_keys = attention.block_list(stream, Q, K, BlockListRows::keys);
+  for (const Attention& a : {attention, Attention({.blocks = by_queries})}) {
+    try {
+      a.varlen_backward(stream, t.Q, t.K, t.V, c.packed.lengths,
+                        {.O = t.O, .lse = t.Lse, .blocks = by_keys}, {.O = c.dO}, {.Q = c.dQ});
+      ADD_FAILURE() << "no error";
+    } catch (const CompileError& e) {
+      EXPECT_EQ(e.diagnostic().code, "T1662") << e.what();
+      EXPECT_NE(std::string(e.what()).find("none for packed sequences"), std::string::npos);
+    }
+  }
+  c.run(attention);  // usable after the error
+  c.expect(causal());
+}
+
 TEST_P(BackwardVarlen, AlignedBottomRightWithAScore) {
   const Lengths l{{40, 64, 1}, {100, 64, 129}};
   PackedBackward c(l, 2, 1, 16, 16, GetParam());

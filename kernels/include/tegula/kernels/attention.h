@@ -265,7 +265,7 @@ class Attention {
 
   /// Computes the gradients of the inputs of a dense call, by recomputing its weights (Dao et al.
   /// 2022). `dQ` is summed over blocks of keys in f32, in an order that differs from run to run, so
-  /// its last bits may differ, unless AttentionNumerics::deterministic is set; dK and dV are bitwise
+  /// its last bits may differ unless AttentionNumerics::deterministic is set; dK and dV are bitwise
   /// reproducible. A query without keys gets 0.
   /// Gradients follow from the specification: the mask's analysis with queries and keys exchanged
   /// tells which blocks are visited, and the score function is differentiated (derivative.h; T1022

@@ -19,16 +19,16 @@ struct CapturedParameter {
   const char* dims;  ///< such as "B H Q K": names of the attention's dimensions, or others
 };
 
-/// `(q, k, v, o, lse, sinks, ..)`: q [B, H, Q, D], k [B, G, K, D], v [B, G, K, E], o [B, H, Q, E], all
-/// bf16 or all f16; the output lse [B, H, Q] and the input sinks [H], both f32, are optional.
+/// `(q, k, v, o, lse, sinks, ..)`: q [B, H, Q, D], k [B, G, K, D], v [B, G, K, E], o [B, H, Q, E],
+/// all bf16 or all f16; the output lse [B, H, Q] and the input sinks [H], both f32, are optional.
 /// Captured parameters follow.
 Exportable exportable(const Attention& attention,
                       const std::vector<CapturedParameter>& captured = {});
 /// The backward pass, `(grad_o, grad_lse, q, k, v, o, lse, sinks, .., grad_q, grad_k, grad_v,
 /// grad_sinks, ..)`: grad_lse, sinks and all outputs are optional. Captured parameters follow
-/// sinks, their gradients follow grad_sinks. Pass kAttentionSaved to TEGULA_EXPORT_BACKWARD as the
-/// list of saved tensors, with the names of captured parameters after it, or "q k v o" where weights
-/// are scores (AttentionNormalization::none), which have no lse.
+/// sinks, their gradients follow grad_sinks. The saved tensors for TEGULA_EXPORT_BACKWARD are
+/// kAttentionSaved, or "q k v o" where weights are scores (AttentionNormalization::none), which have
+/// no lse, and then the captured parameters: "q k v o lse sinks bias".
 Exportable attention_backward(const Attention& attention,
                               const std::vector<CapturedParameter>& captured = {});
 inline constexpr const char* kAttentionSaved = "q k v o lse sinks";
