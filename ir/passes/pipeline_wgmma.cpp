@@ -123,8 +123,9 @@ class Mainloops {
   bool meets_within(const LoopOrder& order) const {
     const auto first = std::ranges::find(order.ops, order.section.first, &ScheduledOp::op),
                last = std::ranges::find(order.ops, order.section.last, &ScheduledOp::op);
-    return std::any_of(
-        first, last, [&](const ScheduledOp& at) { return exchanges_between_warps(k_, k_[at.op]); });
+    const auto exchanges = [&](OpId op) { return exchanges_between_warps(k_, k_[op]); };
+    return std::any_of(first, last,
+                       [&](const ScheduledOp& at) { return any_op(k_, at.op, exchanges); });
   }
 
   /// Returns the label attribute of the node's op, or else `node`.
