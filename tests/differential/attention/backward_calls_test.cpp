@@ -191,8 +191,8 @@ TEST_P(BackwardCalls, TwoStreamsOfEachThread) {
   std::vector<BackwardCase> cases;
   for (int i = 0; i < 4; ++i) {
     const int length = 60 + i % 2 * 70;  // two plans, of which each is first called by any thread
-    cases.emplace_back(Extents{.seqlen_q = length, .seqlen_kv = length, .dim = 16, .head_dim_v = 16},
-                       GetParam(), DType::bf16, static_cast<std::uint64_t>(i + 1));
+    const Extents extents{.seqlen_q = length, .seqlen_kv = length, .dim = 16, .head_dim_v = 16};
+    cases.emplace_back(extents, GetParam(), DType::bf16, static_cast<std::uint64_t>(i + 1));
     cases.back().host.mask = [](int, int, int q, int kv) { return q >= kv; };
   }
   const auto calls = [&](std::size_t thread) {
