@@ -44,6 +44,7 @@ DeviceProfile scaled(const DeviceProfile& row, const MeasuredRates& of_row,
   p.cost.wide_loss *= tensor;
   p.cost.launch *= launch;
   p.cost.dependent_launch *= launch;
+  p.cost.reduce *= launch;
   p.attention.memory_bytes_per_us *= memory;
   return p;
 }

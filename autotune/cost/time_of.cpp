@@ -70,7 +70,9 @@ double cluster_sum_cycles(const Work& w, const CostRates& r) {
 /// Returns the cycles of a tile outside of its mainloop.
 double tile_cycles(const Work& w, const CostRates& r) {
   const double start = w.engine == MmaEngine::wgmma ? r.tile : r.mma_sync_tile;
-  const double rate = w.transposes ? r.transposed_bytes : r.epilogue_bytes;
+  const double rate = w.stores_elements ? r.element_bytes
+                      : w.transposes    ? r.transposed_bytes
+                                        : r.epilogue_bytes;
   return start + w.epilogue_bytes / w.epilogue_rows / rate;
 }
 
@@ -97,17 +99,18 @@ double sm_cycles(const Work& w, const CostRates& r, int num_sms) {
   }
   const double sms = w.cluster > 2 ? num_sms * r.cluster_fill : num_sms;
   if (w.overlaps_epilogue) {
-    // Two warpgroups alternate on the tensor cores. If two mainloops take less time than one
-    // epilogue, the epilogue determines the time.
+    // Two warpgroups alternate on the tensor cores. If a mainloop takes less time than an epilogue,
+    // both determine the time.
     const double mainloop = w.trips * trip.cycles(1);
-    return tile + std::ceil(w.tiles / sms) * std::max(mainloop, tile / 2);
+    return tile + std::ceil(w.tiles / sms) * std::max(mainloop, (mainloop + tile) / 2);
   }
   const double wave = sms * w.ctas_per_sm, full = std::floor(w.tiles / wave),
                rest = w.tiles - full * wave;
   const double sum = w.sum == PartsSum::in_cluster ? cluster_sum_cycles(w, r) : 0;
   double cycles = full * (tile + sum + w.trips * trip.cycles(w.ctas_per_sm));
   if (rest > 0.5) cycles += tile + sum + w.trips * trip.cycles(std::ceil(rest / sms));
-  return cycles;
+  // A persistent CTA fills its ring for the next tile during an epilogue.
+  return w.is_persistent ? cycles - (std::ceil(w.tiles / wave) - 1) * r.latency : cycles;
 }
 
 /// Returns the cycles until all bytes have arrived from memory. Too many scattered requests in

@@ -47,6 +47,8 @@ struct Work {
   bool is_multicast = false;
   /// The k-iterations of all tiles are distributed evenly over one CTA per SM.
   bool is_streamed = false;
+  /// A CTA computes one tile after another.
+  bool is_persistent = false;
   /// The epilogue of a tile overlaps the mainloop of the next one.
   bool overlaps_epilogue = false;
   /// @}
@@ -55,6 +57,7 @@ struct Work {
   double epilogue_rows = 1;   ///< warpgroups that share these bytes
   double accumulator_bytes = 0;
   bool transposes = false;  ///< the accumulator is transposed before the store
+  bool stores_elements = false;  ///< threads store single elements of 16 bits, unstaged
   TileOrder order;
   PartsSum sum = PartsSum::none;
   int parts = 1;

@@ -66,9 +66,13 @@ bool swaps_gates(const P& p, const C& c, const Limits& gpu) {
   return c.swap_ab && (p.gates > 1 || lacks_wgmma(p, gpu));
 }
 
+/// Returns true if wgmma's columns beyond 32 are multiples of 16.
+bool is_integer_mma(const P& p) { return p.operands == DType::i8 || p.operands == DType::u8; }
+
 bool has_rows_of_no_mma(const P& p, const C& c, const Limits& gpu) {
   if (lacks_wgmma(p, gpu)) return c.bm != 64 && c.bm != 128;
   if (has_mma_sync_rows(c)) return c.bm != 16 && c.bm != 32;
+  if (c.swap_ab && is_integer_mma(p) && c.bm > 32 && c.bm % 16 != 0) return true;
   return !c.swap_ab && (c.bm % ir::kWgmmaRows != 0 || c.bm > 192);
 }
 
@@ -88,8 +92,7 @@ int least_swapped_rows(const P& p) {
   const int rows = std::max(8, static_cast<int>(round_up(p.m, 8)));
   if (!p.a_k_major)
     return std::max(16, static_cast<int>(std::bit_ceil(static_cast<unsigned>(rows))));
-  const bool is_integer_mma = p.operands == DType::i8 || p.operands == DType::u8;
-  return is_integer_mma && rows > 32 ? round_up(rows, 16) : rows;
+  return is_integer_mma(p) && rows > 32 ? round_up(rows, 16) : rows;
 }
 
 /// Returns true if half of the tile would be empty, or if a lower tile suffices.
@@ -122,7 +125,7 @@ bool has_no_room_for_accumulator(const P& p, const C& c, const Limits& gpu) {
   if (lacks_wgmma(p, gpu)) return false;
   constexpr int kPromotionColumns = 128;
   const AccumulatorShape t = accumulator_of(p, c);
-  const int most = t.rows > 192 ? 128 : t.rows > 128 ? 192 : ir::kMaxWgmmaColumns;
+  const int most = t.rows > 192 ? 136 : t.rows > 128 ? 200 : ir::kMaxWgmmaColumns;
   if (p.fp32_promotion && std::max(c.bn, t.columns) > kPromotionColumns) return true;
   return t.columns > most;
 }
@@ -144,17 +147,15 @@ bool is_too_wide(const P& p, const C& c, const Limits& gpu) {
 /// Three warpgroups were faster only for rows that are not 128-byte aligned, because larger tiles
 /// make fewer requests for them.
 bool has_third_warpgroup_for_nothing(const P& p, const C& c, const Limits& gpu) {
-  if (lacks_wgmma(p, gpu) || is_tall_swap(c) || accumulator_of(p, c).rows != 192) return false;
+  if (lacks_wgmma(p, gpu) || c.swap_ab || accumulator_of(p, c).rows != 192) return false;
   const bool has_split_lines = p.a_lines != LinePhase::whole || p.b_lines != LinePhase::whole;
-  return !has_split_lines || c.bn != 192 || p.gates > 1 || size_bytes(p.operands) != 2;
+  return !has_split_lines || c.bn < 128 || p.gates > 1;
 }
 /// Tall tiles with swapped operands only help calls of a single wave, which their intermediate
-/// heights can fill. Measured for 16-bit operands, k-major A and contiguous rows of B.
+/// heights can fill.
 bool is_tall_for_nothing(const P& p, const C& c, const Limits& gpu) {
-  if (!is_tall_swap(c)) return false;
-  constexpr int kHighest = 120;
-  return p.b_k_major || !p.a_k_major || size_bytes(p.operands) != 2 || c.bn < 128 ||
-         c.bm > kHighest || p.is_batched || tiles_of(p, c) > gpu.num_sms;
+  return is_tall_swap(c) && (c.bn < 128 || c.bm % ir::kWgmmaRows == 0 || p.is_batched ||
+                             tiles_of(p, c) > gpu.num_sms);
 }
 
 // ---- operands -----------------------------------------------------------------------------------
@@ -187,7 +188,7 @@ bool is_exchanged_by_plan(const P& p, const C& c, const Limits& gpu) {
 bool splits_many_tiles(const P& p, const C& c, const Limits& gpu) {
   if (c.split == SplitK::none) return false;
   const std::int64_t waves = has_mma_sync_rows(c) ? 4 : 2;
-  return tiles_of(p, c) > waves * gpu.num_sms || is_tall_swap(c);
+  return tiles_of(p, c) > waves * gpu.num_sms;
 }
 bool has_parts_of_nothing(const P&, const C& c, const Limits&) {
   return c.parts > 1 && c.split == SplitK::none;
@@ -246,8 +247,7 @@ bool is_deeper_than_shared_memory(const P& p, const C& c, const Limits& gpu) {
   return c.stages > 0 && c.stages > stages_that_fit(p, c, gpu.target);
 }
 bool shares_sm(const P& p, const C& c, const Limits& gpu) {
-  return c.multicast != Multicast::none && !c.pingpong &&
-         2 * c.stages * static_cast<std::int64_t>(stage_bytes(p, c)) <= gpu.target->ring_bytes();
+  return c.multicast != Multicast::none && !is_persistent(p, c, gpu.target);
 }
 /// Returns true if the ring can have one more stage without fewer resident CTAs, and there is a
 /// k-iteration to fill it.

@@ -11,8 +11,9 @@ constexpr int kDepths[] = {64, 32, 128, 16, 256};
 constexpr int kSwapAb[] = {0, 1};
 /// Rows of C's tile: 16 and 32 for mma.sync, and multiples of 8 where rows of C are columns of the
 /// instruction.
-constexpr int kRows[] = {128, 64, 192, 8,  16, 24,  32,  40,  48,
-                         56,  72, 80,  88, 96, 104, 112, 120, 256};
+constexpr int kRows[] = {128, 64,  192, 8,   16,  24,  32,  40,  48,  56,  72,
+                         80,  88,  96,  104, 112, 120, 136, 144, 152, 160, 168,
+                         176, 184, 200, 208, 216, 224, 232, 240, 248, 256};
 constexpr int kColumns[] = {256, 192, 128, 64, 32, 224, 176, 160, 112, 96};
 constexpr int kOperands[] = {static_cast<int>(OperandPath::tma),
                              static_cast<int>(OperandPath::direct)};

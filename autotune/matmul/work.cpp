@@ -8,6 +8,7 @@ namespace tegula::autotune {
 namespace {
 
 constexpr double kLine = 128;
+constexpr int kWord = 4;
 
 /// Returns the L2 requests per line's worth of a row of a TMA box.
 double requests_of_a_line(LinePhase phase) {
@@ -100,6 +101,12 @@ int ctas_per_sm(const MatmulProblem& p, const MatmulConfig& c, ir::Target target
       std::min<std::int64_t>(by_shared, target->registers_per_sm / registers), 1, most));
 }
 
+bool is_persistent(const MatmulProblem& p, const MatmulConfig& c, ir::Target target) {
+  if (c.pingpong) return true;
+  return c.split != SplitK::cluster &&
+         2 * c.stages * static_cast<std::int64_t>(stage_bytes(p, c)) > target->ring_bytes();
+}
+
 std::int64_t tiles_of(const MatmulProblem& p, const MatmulConfig& c) {
   return p.batch * ceil_div(p.m, c.bm) * ceil_div(p.n, c.bn);
 }
@@ -147,6 +154,7 @@ Work work_of(const MatmulProblem& p, const MatmulConfig& c, ir::Target target) {
           lines(p.n, c.bn, p.b_k_major, p.repacks_b ? LinePhase::whole : p.b_lines);
   w.tiles = static_cast<double>(tiles_of(p, c) * parts);
   w.is_streamed = c.split == SplitK::stream;
+  w.is_persistent = w.engine == MmaEngine::wgmma && is_persistent(p, c, target);
   w.overlaps_epilogue = c.pingpong;
   w.is_multicast = c.multicast != Multicast::none;
   w.cluster = w.is_multicast ? 2 : c.split == SplitK::cluster ? parts : 1;
@@ -154,6 +162,8 @@ Work work_of(const MatmulProblem& p, const MatmulConfig& c, ir::Target target) {
                                         : std::max(c.stages, 1);
   w.ctas_per_sm = c.pingpong || w.is_streamed ? 1 : ctas_per_sm(p, c, target);
   w.transposes = c.swap_ab && c.split != SplitK::partials;
+  w.stores_elements = p.n * result_bytes % kWord != 0 && c.split != SplitK::partials &&
+                      w.is_persistent;
   w.accumulator_bytes = 4.0 * t.rows * t.columns;
   w.epilogue_rows = std::max(t.rows / ir::kWgmmaRows, 1);
   w.epilogue_bytes = c.split == SplitK::partials

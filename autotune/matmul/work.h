@@ -25,6 +25,10 @@ int stages_that_fit(const MatmulProblem& problem, const MatmulConfig& config, ir
 /// Returns the number of CTAs of a configuration that are resident on one SM.
 int ctas_per_sm(const MatmulProblem& problem, const MatmulConfig& config, ir::Target target);
 
+/// Returns true if a CTA fills an SM and computes one tile after another. Its ring leaves no memory
+/// for the staging of stores.
+bool is_persistent(const MatmulProblem& problem, const MatmulConfig& config, ir::Target target);
+
 /// Returns the number of tiles of the result, over all matrices of a batch.
 std::int64_t tiles_of(const MatmulProblem& problem, const MatmulConfig& config);
 

@@ -49,12 +49,13 @@ inline constexpr DeviceProfile kH200{
              .mma_sync_tile = 2613,
              .epilogue_bytes = 99.8,
              .transposed_bytes = 2,
+             .element_bytes = 2,
              .launch = 2200,
              .multicast = 1089,
              .dependent_launch = 4500,
              .reduce = 4137,
              .reduce_part = 575,
-             .reduce_bytes = 4468,
+             .reduce_bytes = 2250,
              .cluster_sum = 2724,
              .cluster_part = 450,
              .cluster_bytes = 5.74,
@@ -99,7 +100,6 @@ constexpr DeviceProfile h100_sxm() {
   h100.is_fitted = false;
   const double slower = h100.memory_gbs / kH200.memory_gbs;
   h100.cost.hbm_bytes *= slower;
-  h100.cost.reduce_bytes *= slower;
   h100.attention.memory_bytes_per_us *= slower;
   return h100;
 }

@@ -60,6 +60,8 @@ const char* lack_of(const ChosenProduct& p, const Turn& turn, runtime::Backend b
     return "gated products for sm_80 spill, 576 bytes";
   if (p.variant == Variant::Gated && c.bn == 112 && backend == runtime::Backend::Nvrtc)
     return "gated products of 112 columns spill by NVRTC, 352 bytes";
+  if (c.swap_ab && c.bm == 200 && c.bn == 192 && backend == runtime::Backend::Nvrtc)
+    return "exchanged tiles of 200x192 spill by NVRTC, 40 bytes";
   if (reads_matrices && turn.is_ragged && c.bm >= 128 && c.bn >= 112)
     return "wide tiles beside matrices whose rows are not aligned spill, 180 bytes";
   if (reads_matrices && c.tma_store && turn.result == DType::f32 &&

@@ -29,5 +29,24 @@ TEST_F(Assembled, SwappedMatmuls) {
   }
 }
 
+/// Heights up to which accumulators of two, three and four warpgroups fit.
+TEST_F(Assembled, TallExchangedMatmuls) {
+  const Stream stream(Device::cpu());
+  for (const DType type : {DType::bf16, DType::f8e4m3})
+    for (const auto& [bm, bn] : {std::pair{136, 128}, {248, 128}, {200, 192}, {136, 256}}) {
+      const Tensor A = Tensor::zeros({64, 256}, type, Device::cpu()),
+                   B = Tensor::zeros({64, 256}, type, Device::cpu()).transpose(0, 1);
+      const int bk = 128 / size_bytes(type);
+      const MatmulConfig whole{.bm = bm, .bn = bn, .bk = bk, .swap_ab = true},
+          parts{.bm = bm, .bn = bn, .bk = bk, .split = SplitK::partials, .parts = 2, .swap_ab = true};
+      SCOPED_TRACE(std::string(name(type)) + " " + whole.str());
+      const Tensor C = host({64, 64});
+      for (const auto& [kernel, config] : {std::pair{"matmul", whole}, {"matmul_split_k", parts}}) {
+        const ir::Kernel tile = traced(kernel, [&] { matmul(stream, A, B, C, config); });
+        expect_clean(tile, "sm_90a", true);
+      }
+    }
+}
+
 }  // namespace
 }  // namespace tegula::swap_ab_test

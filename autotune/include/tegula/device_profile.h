@@ -35,8 +35,8 @@ struct CostRates {
   /// dots: cycles until a load arrives, of a tile's start and end, and of launching one more CTA.
   double thread_ops = 0, exchange = 0, thread_latency = 0, thread_tile = 0, cta = 0;
   /// Cycles of a tile's prologue and epilogue with TMA and wgmma, and with mma.sync; bytes per
-  /// cycle of a warpgroup's epilogue, not transposed and transposed.
-  double tile = 0, mma_sync_tile = 0, epilogue_bytes = 0, transposed_bytes = 0;
+  /// cycle of a warpgroup's epilogue: as usual, transposed, and stored by single elements.
+  double tile = 0, mma_sync_tile = 0, epilogue_bytes = 0, transposed_bytes = 0, element_bytes = 0;
   /// Cycles of a launch, additional cycles of a launch that multicasts, and cycles of a kernel
   /// whose successor starts before it ends.
   double launch = 0, multicast = 0, dependent_launch = 0;
@@ -85,6 +85,7 @@ struct CostRates {
     visit("mma_sync_tile", r.mma_sync_tile);
     visit("epilogue_bytes", r.epilogue_bytes);
     visit("transposed_bytes", r.transposed_bytes);
+    visit("element_bytes", r.element_bytes);
     visit("launch", r.launch);
     visit("multicast", r.multicast);
     visit("dependent_launch", r.dependent_launch);

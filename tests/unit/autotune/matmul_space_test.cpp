@@ -168,6 +168,17 @@ TEST(MatmulWork, Bytes) {
   EXPECT_EQ(work_of(odd, direct, target).single_elements, (128 + 128) * 64);
 }
 
+/// A persistent kernel has no memory to stage single elements in, which rows of odd widths need.
+TEST(MatmulWork, SingleElements) {
+  const ir::Target target = limits().target;
+  const MatmulConfig staged{.bm = 64, .bn = 128, .bk = 64, .stages = 4},
+      persistent{.bm = 64, .bn = 256, .bk = 64, .pingpong = true};
+  const MatmulProblem odd = packed(64, 65537, 64, "NT");
+  EXPECT_TRUE(work_of(odd, persistent, target).stores_elements);
+  EXPECT_FALSE(work_of(odd, staged, target).stores_elements);
+  EXPECT_FALSE(work_of(packed(64, 65538, 64, "NT"), persistent, target).stores_elements);
+}
+
 // ---- time ---------------------------------------------------------------------------------------
 
 double cycles(const MatmulProblem& p, const MatmulConfig& c, const DeviceProfile& gpu) {
@@ -185,6 +196,8 @@ TEST(CostModel, EveryRateCounts) {
       {packed(1000, 2056, 1096), {.bm = 88, .bn = 192, .bk = 64, .swap_ab = true, .stages = 6}},
       {packed(64, 65537, 64), {.bm = 64, .bn = 64, .bk = 64, .operands = OperandPath::direct}},
       {packed(64, 65537, 64), {.bm = 64, .bn = 64, .bk = 64, .stages = 3}},
+      {packed(64, 65537, 64), {.bm = 64, .bn = 256, .bk = 64, .pingpong = true}},
+      {packed(128, 512, 8192), {.bm = 128, .bn = 256, .bk = 64, .stages = 4}},
       {packed(16, 4096, 4096),
        {.bm = 16, .bn = 64, .split = SplitK::cluster, .parts = 4, .stages = 4}},
       {packed(512, 512, 8192),

@@ -91,7 +91,7 @@ TEST(OperandReads, GroupsOfRowsReadLess) {
 }
 
 /// Batches whose operands come from the memory: an H100's ping-pong tiles of 128 x 128 took 1.3
-/// times as long as 128 x 256, an H200's did not. A product of as much work has other operands.
+/// times as long as 128 x 256. A product of as much work has other operands.
 TEST(OperandReads, DecideTilesOfLargeBatches) {
   const MatmulProblem of_64 = batch_of(64, packed(512, 4096, 2048, "NT")),
                       of_32 = batch_of(32, packed(1024, 4096, 4096, "NT")),
@@ -102,7 +102,6 @@ TEST(OperandReads, DecideTilesOfLargeBatches) {
     EXPECT_EQ(c.bn, 256) << c.str();
     EXPECT_FALSE(c.pingpong) << c.str();
   }
-  EXPECT_TRUE(choose_matmul(of_64, kH200).pingpong);
   EXPECT_TRUE(choose_matmul(single, kH100).pingpong);
   EXPECT_TRUE(choose_matmul(single, kH200).pingpong);
 }
