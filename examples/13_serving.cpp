@@ -180,8 +180,10 @@ class Engine {
 int main() {
   const Device device = Device::best();
   Engine engine(device);
-  std::deque<Request> queue{{{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5}, 16}, {{2, 7, 1, 8}, 17},
-                            {{1, 6, 1, 8, 0, 3, 3, 9}, 10},          {{1, 4, 1, 4, 2, 1, 3}, 12},
+  std::deque<Request> queue{{{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5}, 16},
+                            {{2, 7, 1, 8}, 17},
+                            {{1, 6, 1, 8, 0, 3, 3, 9}, 10},
+                            {{1, 4, 1, 4, 2, 1, 3}, 12},
                             {{31, 41, 5}, 9}};
   std::vector<Request> running;
   for (int step = 0; !queue.empty() || !running.empty(); ++step) {

@@ -83,7 +83,8 @@ Params cache_params(ViewAccess access) {
 }
 /// Returns the members of KvBatch.
 Params batch_params() {
-  return {tensor_of(DType::i32, "q_offsets", "B+1"), tensor_of(DType::i32, "kv_lengths", "B"),
+  return {tensor_of(DType::i32, "q_offsets", "B+1"),
+          tensor_of(DType::i32, "kv_lengths", "B"),
           {.info = {ParamKind::Scalar, DType::i64}, .name = "max_seqlen_q"}};
 }
 KvBatch batch_in(std::span<const HostArg> args) {
@@ -159,8 +160,8 @@ Exportable attention_backward(const Attention& attention, const Captured& captur
                       optional(tensor("grad_v", "B G K E", ViewAccess::Out)),
                       attention_sinks("grad_sinks", ViewAccess::Out)});
   for (const CapturedParameter& c : captured)
-    out.params.push_back(optional(
-        tensor_of(c.dtype, fmt::format("grad_{}", c.name), c.dims, ViewAccess::Out)));
+    out.params.push_back(
+        optional(tensor_of(c.dtype, fmt::format("grad_{}", c.name), c.dims, ViewAccess::Out)));
   out.call = [attention, captured](const Stream& stream, std::span<const HostArg> args, Loc at) {
     const auto of_captures = args.subspan(8), gradients = of_captures.subspan(captured.size());
     const BoundVariables bound(captured, of_captures);
@@ -200,21 +201,20 @@ Exportable kv_append(RopePairs pairs) {
   out.params = {tensor("k", "T G D"), tensor("v", "T G E")};
   append(out.params, cache_params(ViewAccess::InOut));
   append(out.params, batch_params());
-  append(out.params,
-         {page_table(), optional(tensor_of(DType::i64, "slots", "T")),
-          optional(tensor_of(DType::f32, "cos", "X A")),
-          optional(tensor_of(DType::f32, "sin", "X A")),
-          optional(tensor_of(DType::i32, "positions", "T")),
-          optional(tensor("q", "T H D", ViewAccess::InOut))});
+  append(out.params, {page_table(), optional(tensor_of(DType::i64, "slots", "T")),
+                      optional(tensor_of(DType::f32, "cos", "X A")),
+                      optional(tensor_of(DType::f32, "sin", "X A")),
+                      optional(tensor_of(DType::i32, "positions", "T")),
+                      optional(tensor("q", "T H D", ViewAccess::InOut))});
   out.call = [pairs](const Stream& stream, std::span<const HostArg> args, Loc at) {
-    kernels::append(
-        stream, *args[0].tensor, *args[1].tensor,
-        {*args[2].tensor, *args[3].tensor, tensor_in(args[7])}, batch_in(args.subspan(4)),
-        {.pairs = pairs,
-         .rope = {tensor_in(args[9]), tensor_in(args[10]), tensor_in(args[11])},
-         .Q = tensor_in(args[12]),
-         .slots = tensor_in(args[8])},
-        at);
+    kernels::append(stream, *args[0].tensor, *args[1].tensor,
+                    {*args[2].tensor, *args[3].tensor, tensor_in(args[7])},
+                    batch_in(args.subspan(4)),
+                    {.pairs = pairs,
+                     .rope = {tensor_in(args[9]), tensor_in(args[10]), tensor_in(args[11])},
+                     .Q = tensor_in(args[12]),
+                     .slots = tensor_in(args[8])},
+                    at);
   };
   return out;
 }

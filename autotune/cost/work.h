@@ -56,7 +56,7 @@ struct Work {
   double epilogue_bytes = 0;  ///< per tile, global memory that threads read and write
   double epilogue_rows = 1;   ///< warpgroups that share these bytes
   double accumulator_bytes = 0;
-  bool transposes = false;  ///< the accumulator is transposed before the store
+  bool transposes = false;       ///< the accumulator is transposed before the store
   bool stores_elements = false;  ///< threads store single elements of 16 bits, unstaged
   TileOrder order;
   PartsSum sum = PartsSum::none;

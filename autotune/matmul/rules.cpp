@@ -154,8 +154,8 @@ bool has_third_warpgroup_for_nothing(const P& p, const C& c, const Limits& gpu) 
 /// Tall tiles with swapped operands only help calls of a single wave, which their intermediate
 /// heights can fill.
 bool is_tall_for_nothing(const P& p, const C& c, const Limits& gpu) {
-  return is_tall_swap(c) && (c.bn < 128 || c.bm % ir::kWgmmaRows == 0 || p.is_batched ||
-                             tiles_of(p, c) > gpu.num_sms);
+  return is_tall_swap(c) &&
+         (c.bn < 128 || c.bm % ir::kWgmmaRows == 0 || p.is_batched || tiles_of(p, c) > gpu.num_sms);
 }
 
 // ---- operands -----------------------------------------------------------------------------------

@@ -162,8 +162,8 @@ Work work_of(const MatmulProblem& p, const MatmulConfig& c, ir::Target target) {
                                         : std::max(c.stages, 1);
   w.ctas_per_sm = c.pingpong || w.is_streamed ? 1 : ctas_per_sm(p, c, target);
   w.transposes = c.swap_ab && c.split != SplitK::partials;
-  w.stores_elements = p.n * result_bytes % kWord != 0 && c.split != SplitK::partials &&
-                      w.is_persistent;
+  w.stores_elements =
+      p.n * result_bytes % kWord != 0 && c.split != SplitK::partials && w.is_persistent;
   w.accumulator_bytes = 4.0 * t.rows * t.columns;
   w.epilogue_rows = std::max(t.rows / ir::kWgmmaRows, 1);
   w.epilogue_bytes = c.split == SplitK::partials

@@ -116,7 +116,8 @@ class Assigner {
     const bool tile_result = !d.results.empty() && from_.type(d.results[0]).is_tile();
     if (tile_result && !own_layout(d.results[0])) return;  // free: made when needed
     if (d.opcode == Opcode::Yield) return yield(op);
-    if (d.opcode == Opcode::Assume && !context_.keep_checks && from_.type(d.operands[0]).is_tile()) {
+    if (d.opcode == Opcode::Assume && !context_.keep_checks &&
+        from_.type(d.operands[0]).is_tile()) {
       unchecked_.push_back(d.operands[0]);
       return;  // later passes do not use it
     }

@@ -8,10 +8,10 @@
 #include "kernels/argument_error.h"
 #include "kernels/attention/arguments.h"
 #include "kernels/attention/backward_kernel.h"
+#include "kernels/attention/backward_traversal.h"
 #include "kernels/attention/captured_gradients.h"
 #include "kernels/attention/gradient_rows.h"
 #include "kernels/attention/group_lists.h"
-#include "kernels/attention/backward_traversal.h"
 #include "tegula/attention_tiles.h"
 #include "tegula/configured_kernel.h"
 #include "tegula/int_math.h"
@@ -154,8 +154,7 @@ struct AttentionBackward::Kernels {
   /// The tensors of a call in the layout of the kernels, and its workspace.
   struct Slots {
     PlanSlot Q, K, V, O, lse, dO, dlse, dQ, dK, dV, starts_q, starts_kv;
-    PlanSlot L = {}, D = {}, sums = {}, whole_Q = {}, whole_dO = {}, whole_K = {},
-             whole_V = {};
+    PlanSlot L = {}, D = {}, sums = {}, whole_Q = {}, whole_dO = {}, whole_K = {}, whole_V = {};
     CapturedSlots captured = {};
   };
 
@@ -226,8 +225,7 @@ struct AttentionBackward::Kernels {
       partial = plan.scratch({L.size(0), L.size(1), L.size(2) / kGradientRows}, DType::f32);
     if (has_rows && has_keys && call.sequences) {
       plan.launch(kernels.keys, s.K, s.starts_kv, s.whole_K);
-      if (plan.tensor(s.whole_V).defined())
-        plan.launch(kernels.keys, s.V, s.starts_kv, s.whole_V);
+      if (plan.tensor(s.whole_V).defined()) plan.launch(kernels.keys, s.V, s.starts_kv, s.whole_V);
     }
     if (has_rows)
       plan.launch(kernels.rows, s.O, s.dO, s.lse, s.dlse, s.L, s.D, s.sums, plan.argument(kOfSinks),
@@ -240,8 +238,7 @@ struct AttentionBackward::Kernels {
     else if (has_dQ && is_ordered)
       launch_queries<T>(plan, call, s, scale);
     if (has_rows && has_keys) launch_main<T>(plan, call, s, sums, scale);
-    if (has_dQ && !is_ordered)
-      plan.launch(kernels.query_gradients, sums, s.dQ, scale, s.starts_q);
+    if (has_dQ && !is_ordered) plan.launch(kernels.query_gradients, sums, s.dQ, scale, s.starts_q);
     if (has_sinks && Q.size(1) > 0) plan.launch(sinks, partial, plan.argument(kGradSinks));
     ScoreCaptures::finish(plan, kGradCaptured, s.captured);
   }
@@ -361,8 +358,16 @@ struct AttentionBackward::Kernels {
                           s.starts_kv)
                   .value_or(BlockListSlots{});
     launch<T>(plan, s,
-              {is_packed ? s.whole_K : s.K, is_packed ? s.whole_Q : s.Q, s.dO,
-               is_packed ? s.whole_V : s.V, {}, s.dQ, {}, s.starts_kv, s.starts_q, lists},
+              {is_packed ? s.whole_K : s.K,
+               is_packed ? s.whole_Q : s.Q,
+               s.dO,
+               is_packed ? s.whole_V : s.V,
+               {},
+               s.dQ,
+               {},
+               s.starts_kv,
+               s.starts_q,
+               lists},
               scale, tiles);
   }
 

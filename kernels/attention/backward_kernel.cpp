@@ -37,7 +37,7 @@ class BackwardProgram {
         d_(slice(0,
                  x.dQ ? backward_columns(x.Q.static_dim(3)) : padded_head_dim(x.Q.static_dim(3)))),
         dv_(slice(0, padded_head_dim(x.V.static_dim(3)))),
-        group_(!groups.is_grouped  ? Tile(1)
+        group_(!groups.is_grouped ? Tile(1)
                : tiles.of_queries ? x.K.dim(1) / x.Q.dim(1)
                                   : x.Q.dim(1) / x.K.dim(1)) {
     x.K.static_dim(3), x.dO.static_dim(3);  // static: no guards where nothing is absent
@@ -199,10 +199,9 @@ class BackwardProgram {
                grad = fill_absent(x_.dO(b, h, rows, dv_), 0);
     const QueryTerms terms = tiles_.of_queries ? keys.terms : terms_of(b, h, rows);
     // Rows of queries beyond the last one are not stored.
-    const Tile needs_mask =
-        tiles_.of_queries
-            ? is_partial
-            : is_partial || keys.n.first() + tiles_.block_kv > keys.sequence.seqlen_kv;
+    const Tile needs_mask = tiles_.of_queries ? is_partial
+                                              : is_partial || keys.n.first() + tiles_.block_kv >
+                                                                  keys.sequence.seqlen_kv;
     const Tile products = dot(keys.k, q.T()), scaled = products * scale_;
     const Tile score = spec_.score ? modified(scaled, keys, h, m) : scaled;
     Tile p = weights(products, score, terms);

@@ -3,9 +3,9 @@
 #include <memory>
 #include <optional>
 
+#include "kernels/attention/backward_traversal.h"
 #include "kernels/attention/captured_gradients.h"
 #include "kernels/attention/gradient_rows.h"
-#include "kernels/attention/backward_traversal.h"
 #include "tegula/tegula.h"
 
 namespace tegula::kernels {

@@ -271,10 +271,9 @@ class Program {
         lists_.blocks
             ? KvBlockIterator::list({*lists_.blocks, *lists_.counts, lists_.full, !spec_.blocks}, b,
                                     h, m.first() / tiles_.block_q, keys, std::move(columns))
-            : traversal_.kv_blocks(
-                  {s.rows.heads, s.rows.positions, position(s.rows.first), position(s.rows.last),
-                   s.rows.head_of_row},
-                  position(sequence.seqlen_kv), keys, first_key_divisor());
+            : traversal_.kv_blocks({s.rows.heads, s.rows.positions, position(s.rows.first),
+                                    position(s.rows.last), s.rows.head_of_row},
+                                   position(sequence.seqlen_kv), keys, first_key_divisor());
     // A user-defined range may exclude keys that the mask would keep, so an empty range must stay
     // empty. Without keys, nothing can be loaded.
     if (!spec_.kv_range && !no_keys_) kv_blocks = kv_blocks.with_min_one_block();

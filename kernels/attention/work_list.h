@@ -14,8 +14,8 @@ namespace tegula::kernels {
 
 /// Extents of a list and of the workspace of its parts.
 struct WorkExtents {
-  std::int64_t items;  ///< programs per kv head
-  std::int64_t slots;  ///< partial results per kv head
+  std::int64_t items;    ///< programs per kv head
+  std::int64_t slots;    ///< partial results per kv head
   std::int64_t at_once;  ///< programs per kv head that the device runs at once, one per SM
 };
 /// Returns the extents for so many requests.
@@ -43,8 +43,8 @@ class WorkLists {
              int block_kv, std::int64_t at_once, PlanSlot list) const;
 
  private:
-  using Kernel = KernelOf<In<i32, 1>, In<i32, 1>, Scalar<i32>, Scalar<i32>,
-                          Scalar<i32>, Out<i32, 2>>;
+  using Kernel =
+      KernelOf<In<i32, 1>, In<i32, 1>, Scalar<i32>, Scalar<i32>, Scalar<i32>, Out<i32, 2>>;
 
   Kernel kernel_of(int block_kv) const;
 

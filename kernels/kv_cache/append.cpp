@@ -103,33 +103,33 @@ void append_heads(const In<T, 3>& K, const In<T, 3>& V, const StepRows& step,
 
 template <class T>
 auto append_kernel() {
-  return kernel("kv_append", [](In<T, 3> K, In<T, 3> V, const StepRows& step,
-                                const Rotation<T>& rotation, InOut<T, 4> k, InOut<T, 4> v,
-                                bool is_decoding) {
-    step.q_offsets.do_not_specialize(0), step.kv_lengths.do_not_specialize(0);
-    K.do_not_specialize(0), V.do_not_specialize(0);
-    if (step.slots) step.slots->do_not_specialize(0);
-    if (rotation.positions) rotation.positions->do_not_specialize(0);
-    if (rotation.Q) rotation.Q->do_not_specialize(0);
-    if (rotation.Q_out) rotation.Q_out->do_not_specialize(0);
-    const Tile heads = rotation.Q_out ? max(K.dim(1), rotation.Q_out->dim(1)) : K.dim(1);
-    const auto append_rows = [&](const Tile& b, const std::optional<Index>& m, const Index& h) {
-      const Tile length = fill_absent(step.kv_lengths(b), 0);
-      const SequenceRange request = SequenceRange::request(step.q_offsets, length, b);
-      const TokenRows at = m ? rows_of(request, *m, b) : row_of(request, b);
-      append_heads(K, V, step, rotation, k, v, at, h);
-    };
-    if (is_decoding) {
-      for (auto [b, h] : grid({step.kv_lengths.dim(0), heads}, 1, kAppendedHeads))
-        append_rows(b, {}, h);
-      return;
-    }
-    const VarlenTileScheduler tiles(step.q_offsets, kAppendedRows);
-    for (auto [h, i] : grid({heads, tiles.count(K.dim(0))}, 1, 1)) {
-      const auto [b, m] = tiles.at(i.first());
-      append_rows(b, m, h);
-    }
-  });
+  return kernel(
+      "kv_append", [](In<T, 3> K, In<T, 3> V, const StepRows& step, const Rotation<T>& rotation,
+                      InOut<T, 4> k, InOut<T, 4> v, bool is_decoding) {
+        step.q_offsets.do_not_specialize(0), step.kv_lengths.do_not_specialize(0);
+        K.do_not_specialize(0), V.do_not_specialize(0);
+        if (step.slots) step.slots->do_not_specialize(0);
+        if (rotation.positions) rotation.positions->do_not_specialize(0);
+        if (rotation.Q) rotation.Q->do_not_specialize(0);
+        if (rotation.Q_out) rotation.Q_out->do_not_specialize(0);
+        const Tile heads = rotation.Q_out ? max(K.dim(1), rotation.Q_out->dim(1)) : K.dim(1);
+        const auto append_rows = [&](const Tile& b, const std::optional<Index>& m, const Index& h) {
+          const Tile length = fill_absent(step.kv_lengths(b), 0);
+          const SequenceRange request = SequenceRange::request(step.q_offsets, length, b);
+          const TokenRows at = m ? rows_of(request, *m, b) : row_of(request, b);
+          append_heads(K, V, step, rotation, k, v, at, h);
+        };
+        if (is_decoding) {
+          for (auto [b, h] : grid({step.kv_lengths.dim(0), heads}, 1, kAppendedHeads))
+            append_rows(b, {}, h);
+          return;
+        }
+        const VarlenTileScheduler tiles(step.q_offsets, kAppendedRows);
+        for (auto [h, i] : grid({heads, tiles.count(K.dim(0))}, 1, 1)) {
+          const auto [b, m] = tiles.at(i.first());
+          append_rows(b, m, h);
+        }
+      });
 }
 
 void check_rows(const char* name, const Tensor& rows, const Tensor& cache, std::int64_t count) {

@@ -52,20 +52,20 @@ namespace {
 
 template <class T>
 auto rope_kernel() {
-  return kernel("rope", [](In<T, 3> x, RopeTableViews tables, std::optional<In<i32, 1>> positions,
-                           Out<T, 3> y, RopePairs pairs, bool is_backward, int tile_tokens,
-                           int tile_heads) {
-    const int half = tables.cos.static_dim(1), dim = x.static_dim(2);
-    for (auto [t, h] : grid({y.dim(0), y.dim(1)}, tile_tokens, tile_heads)) {
-      std::optional<Tile> given;
-      if (positions) given = (*positions)(t);
-      Angles angles = tables.of(t, given, slice(0, half), tile_heads > 1);
-      if (is_backward) angles.sin = -angles.sin;
-      rotate_columns(
-          pairs, half, dim, angles, [&](const Index& columns) { return x(t, h, columns); },
-          [&](const Index& columns, const Tile& rotated) { y(t, h, columns) = rotated; });
-    }
-  });
+  return kernel(
+      "rope", [](In<T, 3> x, RopeTableViews tables, std::optional<In<i32, 1>> positions,
+                 Out<T, 3> y, RopePairs pairs, bool is_backward, int tile_tokens, int tile_heads) {
+        const int half = tables.cos.static_dim(1), dim = x.static_dim(2);
+        for (auto [t, h] : grid({y.dim(0), y.dim(1)}, tile_tokens, tile_heads)) {
+          std::optional<Tile> given;
+          if (positions) given = (*positions)(t);
+          Angles angles = tables.of(t, given, slice(0, half), tile_heads > 1);
+          if (is_backward) angles.sin = -angles.sin;
+          rotate_columns(
+              pairs, half, dim, angles, [&](const Index& columns) { return x(t, h, columns); },
+              [&](const Index& columns, const Tile& rotated) { y(t, h, columns) = rotated; });
+        }
+      });
 }
 
 void check_rope(const char* name, const Tensor& x, const RopeTables& tables, const Tensor& y,

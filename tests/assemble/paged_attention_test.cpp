@@ -60,8 +60,8 @@ TEST_F(Assembled, Append) {
         KvAppend{.pairs = RopePairs::interleaved, .rope = rope}})
     for (const std::int64_t longest : {1, 300}) {
       const KvBatch batch{zeros({3}, DType::i32), zeros({2}, DType::i32), longest};
-      const ir::Kernel tile = traced(
-          "kv_append", [&] { append(Stream(Device::cpu()), K, K, cache, batch, how); });
+      const ir::Kernel tile =
+          traced("kv_append", [&] { append(Stream(Device::cpu()), K, K, cache, batch, how); });
       runtime::CompileRequest request;
       request.target = ir::Target("sm_90a");
       request.backend = here().front();

@@ -38,7 +38,8 @@ TEST_F(Assembled, TallExchangedMatmuls) {
                    B = Tensor::zeros({64, 256}, type, Device::cpu()).transpose(0, 1);
       const int bk = 128 / size_bytes(type);
       const MatmulConfig whole{.bm = bm, .bn = bn, .bk = bk, .swap_ab = true},
-          parts{.bm = bm, .bn = bn, .bk = bk, .split = SplitK::partials, .parts = 2, .swap_ab = true};
+          parts{
+              .bm = bm, .bn = bn, .bk = bk, .split = SplitK::partials, .parts = 2, .swap_ab = true};
       SCOPED_TRACE(std::string(name(type)) + " " + whole.str());
       const Tensor C = host({64, 64});
       for (const auto& [kernel, config] : {std::pair{"matmul", whole}, {"matmul_split_k", parts}}) {

@@ -393,28 +393,26 @@ struct CapturedSlopes {
 };
 
 CapturedSlopes captured_slopes(const RandomFunction& f, const Tables& tables, const Tensor& s) {
-  const auto zeros = [&](std::int64_t n) {
-    return Tensor::zeros({n}, DType::f32, s.device());
-  };
+  const auto zeros = [&](std::int64_t n) { return Tensor::zeros({n}, DType::f32, s.device()); };
   const Tensor row = zeros(kQueries), distance = zeros(kQueries + kKeys), factor = zeros(1);
-  kernel("captures", [score = f.score(tables), &tables](In<f32, 2> x, InOut<f32, 1> of_row,
-                                                        InOut<f32, 1> of_distance,
-                                                        InOut<f32, 1> of_factor) {
-    for (auto [q, kv] : grid(x, kQueries, kKeys)) {
-      const Tile v = x(q, kv), y = score(v, kBatch, kHead, expand(q, 1), expand(kv, 0));
-      const auto all = [](const CaptureSource&) { return true; };
-      const Tile one = full<f32>(1, kQueries, kKeys);
-      const Adjoints found = adjoints(broadcast(y, {kQueries, kKeys}), one, {}, all);
-      for (const CaptureAdjoint& a : found.captured) {
-        if (a.source.scalar)
-          atomic_add(of_factor(0), a.adjoint);
-        else if (a.source.tensor == &tables.rows)
-          atomic_add(of_row(q), reshape(a.adjoint, {kQueries}));
-        else
-          atomic_add(of_distance(a.offsets[0]), a.adjoint);
-      }
-    }
-  })(s, row, distance, factor);
+  kernel("captures",
+         [score = f.score(tables), &tables](In<f32, 2> x, InOut<f32, 1> of_row,
+                                            InOut<f32, 1> of_distance, InOut<f32, 1> of_factor) {
+           for (auto [q, kv] : grid(x, kQueries, kKeys)) {
+             const Tile v = x(q, kv), y = score(v, kBatch, kHead, expand(q, 1), expand(kv, 0));
+             const auto all = [](const CaptureSource&) { return true; };
+             const Tile one = full<f32>(1, kQueries, kKeys);
+             const Adjoints found = adjoints(broadcast(y, {kQueries, kKeys}), one, {}, all);
+             for (const CaptureAdjoint& a : found.captured) {
+               if (a.source.scalar)
+                 atomic_add(of_factor(0), a.adjoint);
+               else if (a.source.tensor == &tables.rows)
+                 atomic_add(of_row(q), reshape(a.adjoint, {kQueries}));
+               else
+                 atomic_add(of_distance(a.offsets[0]), a.adjoint);
+             }
+           }
+         })(s, row, distance, factor);
   return {row.to_doubles(), distance.to_doubles(), factor.to_doubles()};
 }
 
@@ -449,8 +447,7 @@ void expect_captures(Device device, unsigned count) {
     constexpr const char* kReads[] = {"row", "distance", "scalar"};
     const auto reads = std::ranges::find_if(
         all_steps(), [&](const Step& s) { return std::string(s.name) == kReads[seed % 3]; });
-    const RandomFunction f(1000 + seed,
-                           static_cast<std::size_t>(reads - all_steps().begin()));
+    const RandomFunction f(1000 + seed, static_cast<std::size_t>(reads - all_steps().begin()));
     const Tensor s = drawn({kQueries, kKeys}, device, -2, 2, seed);
     const Doubles at = s.to_doubles();
     const CapturedSlopes got = captured_slopes(f, tables, s);

@@ -60,14 +60,15 @@ Tensor pages_of(std::uint64_t seed, Device device, const Paging& of, int spare_r
   const std::vector<i32> table = table_of(of);
   const Tensor all = Tensor::full({of.pages, of.rows + spare_rows, kDim}, NAN, DType::bf16, device),
                kept = all.slice(1, 0, of.rows),
-               values = Tensor::integers({of.pages, of.rows, kDim}, DType::bf16, -1, 2, seed,
-                                         device);
+               values =
+                   Tensor::integers({of.pages, of.rows, kDim}, DType::bf16, -1, 2, seed, device);
   for (int b = 0; b < std::ssize(kLengths); ++b)
     for (int r = 0; r < kLengths[static_cast<std::size_t>(b)]; ++r) {
       const i32 page = table[static_cast<std::size_t>(b * of.columns + r / of.rows)];
       if (page >= 0)
-        kept.select(0, page).select(0, r % of.rows).copy_from(
-            values.select(0, page).select(0, r % of.rows));
+        kept.select(0, page)
+            .select(0, r % of.rows)
+            .copy_from(values.select(0, page).select(0, r % of.rows));
     }
   return kept;
 }
@@ -105,8 +106,9 @@ OpId copy(const Kernel& k, std::size_t n) {
 enum CopyPart : std::uint8_t { kTo, kFrom, kWhich };  ///< operands of a copy
 
 /// Returns an op that computes an operand of a copy, the nearest first.
-OpId source(const Kernel& k, OpId of, std::size_t part, Opcode opcode,
-            const mistakes::Wanted& wanted = [](OpId) { return true; }) {
+OpId source(
+    const Kernel& k, OpId of, std::size_t part, Opcode opcode,
+    const mistakes::Wanted& wanted = [](OpId) { return true; }) {
   if (!of) return {};
   std::vector<OpId> seen{k[k[of].operands[part]].def};
   for (std::size_t i = 0; i < seen.size(); ++i) {
@@ -127,8 +129,8 @@ OpId bound(const Kernel& k, std::size_t n, bool of_length) {
   return source(k, copy(k, n), kWhich, Opcode::Cmp, [&](OpId op) {
     const OpId limit = def_of(k, def_of(k, op, 1), 0), of = def_of(k, op, 0);
     const bool is_length = limit && k[limit].opcode == Opcode::Max;
-    const bool is_page = !limit && of && k[of].opcode == Opcode::Bitcast &&
-                         def_of(k, of, 0) && k[def_of(k, of, 0)].opcode == Opcode::Select;
+    const bool is_page = !limit && of && k[of].opcode == Opcode::Bitcast && def_of(k, of, 0) &&
+                         k[def_of(k, of, 0)].opcode == Opcode::Select;
     return of_length ? is_length : is_page;
   });
 }
@@ -179,9 +181,7 @@ bool strides_exchanged(Kernel& k, std::size_t n) {
 bool tail_is_present(Kernel& k, std::size_t n) {
   return n < 3 && holds_always(k, bound(k, n, true));
 }
-bool missing_page_is_read(Kernel& k, std::size_t n) {
-  return holds_always(k, bound(k, n, false));
-}
+bool missing_page_is_read(Kernel& k, std::size_t n) { return holds_always(k, bound(k, n, false)); }
 bool copy_is_lost(Kernel& k, std::size_t n) { return mistakes::erase(k, copy(k, n)); }
 bool other_columns(Kernel& k, std::size_t n) {
   return change(k, source(k, copy(k, n), kFrom, Opcode::AddPtr), 1, Opcode::Xor, 8);
@@ -189,9 +189,7 @@ bool other_columns(Kernel& k, std::size_t n) {
 bool filled_elsewhere(Kernel& k, std::size_t n) {
   return change(k, copy(k, n), kTo, Opcode::Add, kKeys * kDim * 2);
 }
-bool not_swizzled(Kernel& k, std::size_t n) {
-  return change(k, copy(k, n), kTo, Opcode::Xor, 16);
-}
+bool not_swizzled(Kernel& k, std::size_t n) { return change(k, copy(k, n), kTo, Opcode::Xor, 16); }
 /// Keys are copied where values go, and values where keys go.
 bool operands_exchanged(Kernel& k, std::size_t n) {
   if (n > 0) return false;
@@ -210,16 +208,14 @@ bool commit_is_lost(Kernel& k, std::size_t n) {
   return mistakes::erase(k, mistakes::nth(mistakes::all(k, true, Opcode::CpAsyncCommit), n));
 }
 bool waits_for_fewer(Kernel& k, std::size_t n) {
-  return mistakes::add_to_count(
-      k, mistakes::nth(mistakes::all(k, true, Opcode::CpAsyncWait), n), 1);
+  return mistakes::add_to_count(k, mistakes::nth(mistakes::all(k, true, Opcode::CpAsyncWait), n),
+                                1);
 }
 bool no_barrier_in_loop(Kernel& k, std::size_t n) {
-  return mistakes::erase(k, mistakes::nth(mistakes::all(k, true, Opcode::BarSync,
-                                                        [&](OpId op) {
-                                                          return bool(
-                                                              mistakes::loop_around(k, op));
-                                                        }),
-                                          n));
+  return mistakes::erase(
+      k, mistakes::nth(mistakes::all(k, true, Opcode::BarSync,
+                                     [&](OpId op) { return bool(mistakes::loop_around(k, op)); }),
+                       n));
 }
 bool sum_begins_again(Kernel& k, std::size_t n) {
   constexpr std::size_t kAccumulates = 3;
@@ -243,16 +239,13 @@ bool length_of_next_request(Kernel& k, std::size_t n) {
 /// The operands of a load of a box [rows left, page, row, column].
 enum BoxPart : std::uint8_t { kSlot = 1, kBarrier, kColumn, kRow, kPage, kRowsLeft, kBoxParts };
 OpId box(const Kernel& k, std::size_t n) {
-  const auto boxes = mistakes::all(k, false, Opcode::TmaLoad, [&](OpId op) {
-    return k[op].operands.size() == kBoxParts;
-  });
+  const auto boxes = mistakes::all(k, false, Opcode::TmaLoad,
+                                   [&](OpId op) { return k[op].operands.size() == kBoxParts; });
   const std::size_t last = boxes.size() - 1, at[] = {0, 1, last, last - 5};
   return n < std::size(at) && at[n] < boxes.size() ? boxes[at[n]] : OpId();
 }
 bool box_is_lost(Kernel& k, std::size_t n) { return mistakes::erase(k, box(k, n)); }
-bool page_of_box(Kernel& k, std::size_t n) {
-  return change(k, box(k, n), kPage, Opcode::Xor, 1);
-}
+bool page_of_box(Kernel& k, std::size_t n) { return change(k, box(k, n), kPage, Opcode::Xor, 1); }
 bool rows_of_box(Kernel& k, std::size_t n) { return change(k, box(k, n), kRow, Opcode::Add, 1); }
 bool slot_of_box(Kernel& k, std::size_t n) {
   return change(k, box(k, n), kSlot, Opcode::Add, 1024);

@@ -98,9 +98,9 @@ TEST_P(PagedViews, LoadElementsAndSelectedRows) {
 /// Pages of 16 rows of which TMA loads boxes, and others, that it does not.
 struct Boxes {
   std::string_view name;
-  i32 begin;           ///< first row of the sum
-  bool is_aligned;     ///< the kernel knows that it is a multiple of 16
-  std::int64_t rows;   ///< of a page
+  i32 begin;          ///< first row of the sum
+  bool is_aligned;    ///< the kernel knows that it is a multiple of 16
+  std::int64_t rows;  ///< of a page
   bool is_by_tma;
 };
 constexpr Boxes kBoxes[] = {{"whole pages", 0, true, 16, true},

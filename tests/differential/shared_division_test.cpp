@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::int64_t kRows = 96, kColumns = 128;
 
-/// A warp divides up to 16 rows. Their dividends are of all kinds, too small for the common path, or
-/// such as a softmax has, with zeros; divisors are of all kinds, or in the range of that path.
+/// A warp divides up to 16 rows. Their dividends are of all kinds, too small for the common path,
+/// or such as a softmax has, with zeros; divisors are of all kinds, or in the range of that path.
 enum class Numbers : std::uint8_t { any, tiny, usual };
 
 float number(std::mt19937& random, Numbers kind) {

@@ -14,13 +14,13 @@ struct Batch {
   Lengths lengths;
 
   std::string str() const {
-    std::string text = config.str() + " pages of " + std::to_string(cache.rows) +
-                       (cache.order == PageOrder::nhd   ? " nhd"
-                        : cache.order == PageOrder::hnd ? " hnd"
-                                                        : " interleaved") +
-                       (config.schedule.pack_gqa ? *config.schedule.pack_gqa ? " packed" : " apart"
-                                                 : "") +
-                       ", requests";
+    std::string text =
+        config.str() + " pages of " + std::to_string(cache.rows) +
+        (cache.order == PageOrder::nhd   ? " nhd"
+         : cache.order == PageOrder::hnd ? " hnd"
+                                         : " interleaved") +
+        (config.schedule.pack_gqa ? *config.schedule.pack_gqa ? " packed" : " apart" : "") +
+        ", requests";
     for (std::size_t b = 0; b < lengths.q.size(); ++b)
       text += " " + std::to_string(lengths.q[b]) + "/" + std::to_string(lengths.kv[b]);
     return text;
@@ -64,10 +64,10 @@ Batch random_batch(std::uint64_t seed, Device device) {
   if (dice.one_in(3))
     for (int h = 0; h < e.heads; ++h) c.sinks.push_back(0.25f * static_cast<float>(h % 8 - 1));
   if (dice.one_in(3)) c.schedule.pack_gqa = dice.one_in(2);
-  c.plan = dice.one_of<std::string>(
-      {"", "", "", "stages=2", "producer_warps=1 consumer_registers=0",
-       "producer_warps=0 consumer_registers=0",
-       "wgmma=0 producer_warps=0 consumer_registers=0 persistent=0"});
+  c.plan =
+      dice.one_of<std::string>({"", "", "", "stages=2", "producer_warps=1 consumer_registers=0",
+                                "producer_warps=0 consumer_registers=0",
+                                "wgmma=0 producer_warps=0 consumer_registers=0 persistent=0"});
   if (e.dim <= 128 && dice.one_in(4))
     c.schedule.tiles = {dice.one_in(2) ? 64 : 128, 16 * dice.between(1, 8)};
   return b;
@@ -86,8 +86,7 @@ struct MovedPages {
     };
     std::vector<std::int64_t> written(static_cast<std::size_t>(p.cache.k.size(0)), 0);
     for (std::size_t i = 0; i < p.table.size(); ++i)
-      if (const std::int64_t n = needed(i))
-        written[p.table[i]] = std::max(written[p.table[i]], n);
+      if (const std::int64_t n = needed(i)) written[p.table[i]] = std::max(written[p.table[i]], n);
     const int last = static_cast<int>(p.table.size()) - 1;
     for (std::size_t i = 0; i < p.table.size(); ++i) {
       const auto other = static_cast<std::size_t>(dice.between(0, last));

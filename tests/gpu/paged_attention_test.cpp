@@ -66,8 +66,7 @@ TEST_P(PagedOnGpu, CopiesPagesAhead) {
     const PagedRequests p({.rows = rows, .dim = 128, .head_dim_v = 128},
                           random_lengths(1, 500, 100), Device::cuda());
     p.run(attention);
-    const bool by_threads =
-        attention.explain().find("pipelined by cp.async") != std::string::npos;
+    const bool by_threads = attention.explain().find("pipelined by cp.async") != std::string::npos;
     EXPECT_EQ(by_threads, rows == 1) << attention.explain();
   }
 }
@@ -111,8 +110,8 @@ TEST_P(PagedOnGpu, ReplaysRotations) {
                           .sin = Tensor::uniform({64, 32}, DType::f32, -1, 1, 8, gpu)};
   const PagedRequests p({.rows = 16, .shares_pages = false}, {{1, 1, 1}, {60, 17, 33}}, gpu);
   const Tensor K = Tensor::normal({3, 2, 64}, DType::bf16, 0, 1, 9, gpu),
-               V = Tensor::normal({3, 2, 64}, DType::bf16, 0, 1, 10, gpu),
-               Q = p.Q.slice(0, 0, 3), out = Q.clone();
+               V = Tensor::normal({3, 2, 64}, DType::bf16, 0, 1, 10, gpu), Q = p.Q.slice(0, 0, 3),
+               out = Q.clone();
   const auto launch = [&](const RopeTables& rope, const Tensor& to) {
     append(stream, K, V, p.cache, p.batch, {.rope = rope, .Q = Q, .Q_out = to});
   };

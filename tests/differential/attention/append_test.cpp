@@ -38,8 +38,7 @@ struct Step {
   std::vector<i32> positions() const {
     std::vector<i32> all;
     for (std::size_t b = 0; b < p.lengths.q.size(); ++b)
-      for (i32 i = 0; i < p.lengths.q[b]; ++i)
-        all.push_back(p.lengths.kv[b] - p.lengths.q[b] + i);
+      for (i32 i = 0; i < p.lengths.q[b]; ++i) all.push_back(p.lengths.kv[b] - p.lengths.q[b] + i);
     all.resize(static_cast<std::size_t>(tokens), 0);
     return all;
   }
@@ -100,9 +99,9 @@ TEST_P(Append, RotatesAsRopeDoes) {
   for (const RopePairs pairs : {RopePairs::half_split, RopePairs::interleaved})
     for (const std::int64_t rotated : {64, 80, 40, 32}) {
       SCOPED_TRACE(rotated);
-      const Step s = rotated == 32 ? Step(GetParam(), 8, 64, kDecoding)
-                                   : Step(GetParam(), rotated == 40 ? 24 : 16,
-                                          rotated == 40 ? 80 : rotated);
+      const Step s = rotated == 32
+                         ? Step(GetParam(), 8, 64, kDecoding)
+                         : Step(GetParam(), rotated == 40 ? 24 : 16, rotated == 40 ? 80 : rotated);
       const RopeTables tables = tables_of(rotated, GetParam());
       check_rotation(s, pairs, tables, s.positions());
       if (HasFatalFailure()) return;

@@ -64,9 +64,8 @@ void call(const BackwardKernel<bf16>& kernel, const std::vector<Tensor>& t, cons
 test::MemoryProgram backward_of_a_head(Device device) {
   static const auto spec =
       std::make_shared<const AttentionSpec>(AttentionSpec{.mask = masks::causal()});
-  static const BackwardKernel<bf16> kernel =
-      backward_kernel<bf16>(
-          spec, std::make_shared<const BackwardTraversal>(*spec, BlockListRows::keys), {}, {});
+  static const BackwardKernel<bf16> kernel = backward_kernel<bf16>(
+      spec, std::make_shared<const BackwardTraversal>(*spec, BlockListRows::keys), {}, {});
   static const std::vector<Tensor> want = [] {
     std::vector<Tensor> t = tensors_on(Device::cpu());
     call(kernel, t, Stream(Device::cpu()));

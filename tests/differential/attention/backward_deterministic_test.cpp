@@ -121,13 +121,11 @@ TEST_P(BackwardDeterministic, IdsOfQueries) {
   of_position.reserve(512);
   for (int i = 0; i < 512; ++i) of_position.push_back(i / 20);
   const Tensor ids = Tensor::from(of_position, Dims{512}, GetParam());
-  BackwardCase c(
-      {.heads = 3, .seqlen_q = 14, .seqlen_kv = 84, .dim = 16, .head_dim_v = 16}, GetParam(),
-      DType::f16);
+  BackwardCase c({.heads = 3, .seqlen_q = 14, .seqlen_kv = 84, .dim = 16, .head_dim_v = 16},
+                 GetParam(), DType::f16);
   c.host.mask = [](int, int, int q, int kv) { return q / 20 == kv / 20; };
-  check({.mask = [&](Tile, Tile, Tile q, Tile kv) {
-          return view<i32, 1>(ids)(q) == view<i32, 1>(ids)(kv);
-        }},
+  check({.mask = [&](Tile, Tile, Tile q,
+                     Tile kv) { return view<i32, 1>(ids)(q) == view<i32, 1>(ids)(kv); }},
         c);
 }
 

@@ -21,9 +21,8 @@ struct PlanBytes {
 /// Returns the scratch memory of the plan of a call, which is not run.
 std::size_t bytes_of(const std::function<void()>& call) {
   try {
-    autotune::on_first_calls(call, [](const dsl::FirstCall& first) {
-      throw PlanBytes{first.build()->scratch_bytes};
-    });
+    autotune::on_first_calls(
+        call, [](const dsl::FirstCall& first) { throw PlanBytes{first.build()->scratch_bytes}; });
     ADD_FAILURE() << "the call had a plan";
   } catch (const PlanBytes& plan) {
     return plan.bytes;
@@ -89,8 +88,16 @@ TEST(BackwardWorkspace, EqualsTheFormulaForRandomShapes) {
   for (int i = 0; i < 60 && !testing::Test::HasFailure(); ++i) {
     const auto [dim, head_dim_v] = kHeadDims[static_cast<std::size_t>(i) % kHeadDims.size()];
     const std::int64_t kv_heads = 1 + below(3), packed = i % 4 == 3 ? 1 + below(5) : 0;
-    const Call c{packed ? 1 : 1 + below(3), kv_heads * (1 + below(3)), kv_heads, 1 + below(3000),
-                 1 + below(3000), dim, head_dim_v, below(2) == 1, below(2) == 1, packed};
+    const Call c{packed ? 1 : 1 + below(3),
+                 kv_heads * (1 + below(3)),
+                 kv_heads,
+                 1 + below(3000),
+                 1 + below(3000),
+                 dim,
+                 head_dim_v,
+                 below(2) == 1,
+                 below(2) == 1,
+                 packed};
     EXPECT_EQ(c.actual(), c.expected())
         << i << ": " << c.batch << " " << c.heads << " " << c.q << " " << c.kv << " " << dim;
   }

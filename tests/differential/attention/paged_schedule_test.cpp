@@ -170,9 +170,7 @@ TEST_P(PagedSchedule, RejectsOtherTensors) {
   for (const Tensor& list : {Tensor::zeros({words - 1}, DType::i32, GetParam()),
                              Tensor::zeros({words}, DType::f32, GetParam())}) {
     p.batch.schedule = list;
-    const auto write = [&] {
-      attention.schedule(Stream(GetParam()), p.Q, p.cache, p.batch, list);
-    };
+    const auto write = [&] { attention.schedule(Stream(GetParam()), p.Q, p.cache, p.batch, list); };
     EXPECT_EQ(code_of([&] { p.run(attention); }), "T1662");
     EXPECT_EQ(code_of(write), "T1662");
   }

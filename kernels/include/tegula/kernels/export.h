@@ -27,8 +27,8 @@ Exportable exportable(const Attention& attention,
 /// The backward pass, `(grad_o, grad_lse, q, k, v, o, lse, sinks, .., grad_q, grad_k, grad_v,
 /// grad_sinks, ..)`: grad_lse, sinks and all outputs are optional. Captured parameters follow
 /// sinks, their gradients follow grad_sinks. The saved tensors for TEGULA_EXPORT_BACKWARD are
-/// kAttentionSaved, or "q k v o" where weights are scores (AttentionNormalization::none), which have
-/// no lse, and then the captured parameters: "q k v o lse sinks bias".
+/// kAttentionSaved, or "q k v o" where weights are scores (AttentionNormalization::none), which
+/// have no lse, and then the captured parameters: "q k v o lse sinks bias".
 Exportable attention_backward(const Attention& attention,
                               const std::vector<CapturedParameter>& captured = {});
 inline constexpr const char* kAttentionSaved = "q k v o lse sinks";
