@@ -5,7 +5,7 @@
 //          else { r = 1/d, refined once; q0 = x * r; q = q0 + (x - q0 * d) * r }
 //
 // In the range the result is the correctly rounded quotient: this is what `div.rn.f32` computes for
-// each element, with a reciprocal, a range check and a branch of its own.
+// each element, with a separate reciprocal, range check and branch.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -19,7 +19,7 @@ using namespace ir;
 namespace {
 
 /// Registers per divisor from which the range check costs less than it saves.
-constexpr std::size_t kLeastShared = 4;
+constexpr std::size_t kMinShared = 4;
 
 /// Bits of a float rotated by one, so that they are ordered by magnitude. For a power of two.
 constexpr std::int64_t rotated_power(int exponent) {
@@ -129,7 +129,7 @@ std::optional<Value> Lowering::lower_shared_division(OpId op, Value x, Value by)
   if (!t.is_vec() || t.dtype() != DType::f32 || from[op].attrs.i(AttrName::approx) == 1)
     return std::nullopt;
   const auto divisors = repeated_registers(*this, by);
-  if (!divisors || divisors->of_element.size() < kLeastShared * divisors->different.size())
+  if (!divisors || divisors->of_element.size() < kMinShared * divisors->different.size())
     return std::nullopt;
   return SharedDivision(*this, x, by, *divisors).run();
 }
