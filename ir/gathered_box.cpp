@@ -29,13 +29,6 @@ Value multicast_flag(const Kernel& k, const OpData& copy) {
   return has_flag ? copy.operands.back() : Value();
 }
 
-std::size_t number_of_boxes(const Kernel& k, const OpData& box) {
-  if (box.opcode != Opcode::CopyTma || multicast_flag(k, box)) return 1;
-  const auto rank = static_cast<std::size_t>(k.type(view_of_box(box)).rank());
-  const std::size_t values = box.operands.size() - first_offset(box);
-  return rank == 0 ? 1 : std::max<std::size_t>(1, values / (2 * rank));
-}
-
 bool is_gathered(const Kernel& k, const OpData& box, std::size_t view_dim) {
   return k.type(box.operands[first_offset(box) + view_dim]).is_tile();
 }

@@ -17,9 +17,6 @@ std::span<const Value> limits_of_box(const Kernel& k, const OpData& box);
 /// Returns the operand of a copy_tma that is true where both CTAs of the cluster copy the same box,
 /// or a null value if it has none.
 Value multicast_flag(const Kernel& k, const OpData& copy);
-/// Returns the number of boxes of a copy_tma, which fill equal parts of the slot's first dimension;
-/// 1 for other ops. If there are several, each has offsets and limits among the operands.
-std::size_t number_of_boxes(const Kernel& k, const OpData& box);
 /// Returns true if an index tile selects the positions along a view dimension.
 bool is_gathered(const Kernel& k, const OpData& box, std::size_t view_dim);
 /// Returns the tile dimension along which index tiles run: that of the first gathered view

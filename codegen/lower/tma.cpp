@@ -145,19 +145,17 @@ class TmaBox {
       if (static_cast<int>(t) != fast_)
         box_[position(axes[t])] = at_.layout.shape()[static_cast<int>(t)];
     if (in_halves_ && !halves_pieces()) box_[row_position()] /= 2;
-    if (at_.layout.rank() > 1)
-      box_[row_position()] /= static_cast<std::int64_t>(number_of_boxes(l.from, d_));
     const Value end = ended_by();
     map_ = l.tensor_map(d_.operands[3], order_, box_, piece_.swizzle);
     barrier_ = l.mbarrier(d_.operands[2], d_.operands[1]);
-    corner_ = corner_of(0);
+    for (std::int64_t v : order_)
+      corner_.push_back(l.b.cast(l.get(d_.operands[4 + static_cast<std::size_t>(v)]), DType::i32));
     if (end) end_ = l.b.cast(l.get(end), DType::i32);
   }
 
   void copy() {
     if (in_halves_) return copy_halves();
     copy_pieces(piece_.count, {});
-    for (std::size_t box = 1; box < number_of_boxes(l_.from, d_); ++box) copy_box(box);
   }
 
  private:
@@ -174,31 +172,6 @@ class TmaBox {
   }
   std::size_t row_position() const {
     return position(d_.attrs.ints(AttrName::axes)[static_cast<std::size_t>(rows_dim())]);
-  }
-
-  /// Returns the first coordinates of one of the boxes.
-  std::vector<Value> corner_of(std::size_t box) const {
-    const std::size_t first = 4 + 2 * rank() * box;
-    std::vector<Value> corner;
-    for (std::int64_t v : order_) corner.push_back(operand(first, v));
-    return corner;
-  }
-  std::size_t rank() const { return static_cast<std::size_t>(l_.from.type(d_.operands[3]).rank()); }
-  Value operand(std::size_t first, std::int64_t view_dim) const {
-    const Value v = d_.operands[first + static_cast<std::size_t>(view_dim)];
-    return l_.b.cast(l_.get(v), DType::i32);
-  }
-
-  /// Copies another box, which has the same extents and is ended in the same dimension.
-  void copy_box(std::size_t box) {
-    const Value base = at_.base;
-    ir::Dims first = ir::Dims::filled(at_.layout.rank(), 0);
-    first[rows_dim()] = static_cast<int>(box_[row_position()] * static_cast<std::int64_t>(box));
-    at_.base = l_.b.add(base, l_.b.i32(at_.layout.offset(first)));
-    corner_ = corner_of(box);
-    end_ = operand(4 + 2 * rank() * box + rank(), order_[ended_]);
-    copy_pieces(piece_.count, {});
-    at_.base = base;
   }
 
   /// Returns the limit that ends the box before the view ends, or a null value. Such a limit adds a

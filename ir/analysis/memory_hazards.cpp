@@ -6,7 +6,6 @@
 
 #include "ir/analysis/index_facts.h"
 #include "ir/analysis/walk_depth.h"
-#include "ir/gathered_box.h"
 #include "ir/layout/layout_ops.h"
 #include "ir/layout/linear_layout.h"
 #include "ir/loop.h"
@@ -121,8 +120,7 @@ std::optional<MemoryAccess> MemoryHazards::find(OpId op) const {
         !is_used(k_, d.results[0]))
       a.commutes_as = d.attrs.s(AttrName::kind);
   } else if (d.is(CopyAsync, CopyTma)) {
-    a.reads = true, address = d.opcode == CopyTma ? 3 : 2;
-    offset = number_of_boxes(k_, d) == 1 ? address + 1 : 0;
+    a.reads = true, address = d.opcode == CopyTma ? 3 : 2, offset = address + 1;
     a.by = MemoryAccess::By::Copies;
   } else {
     return std::nullopt;

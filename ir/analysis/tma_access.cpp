@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "ir/analysis/page_boxes.h"
 #include "ir/gathered_box.h"
 #include "ir/layout/shared_layout.h"
 #include "ir/target.h"
@@ -72,10 +71,8 @@ std::string_view why_not_tma_tile(Type view, std::span<const std::int64_t> axes,
 }
 
 std::string_view why_not_tma_load(const Kernel& k, const OpData& load) {
-  const bool is_gathered = gathered_dim(k, load) >= 0;
-  if (is_gathered && !page_boxes(k, load)) return "an index tile selects its rows";
-  if ((is_gathered || !limits_of_box(k, load).empty()) &&
-      k.type(load.operands[0]).rank() == kMaxMapRank)
+  if (gathered_dim(k, load) >= 0) return "an index tile selects its rows";
+  if (!limits_of_box(k, load).empty() && k.type(load.operands[0]).rank() == kMaxMapRank)
     return "a crop ends its rows, and the tensor has 5 dimensions";
   return why_not_tma_tile(k.type(load.operands[0]), load.attrs.ints(AttrName::axes),
                           k.type(load.results[0]));
@@ -138,7 +135,7 @@ std::int64_t slot_bytes(Type ring) {
 
 bool is_multicast_splittable(const Kernel& k, const OpData& load) {
   const Type tile = k.type(load.results[0]);
-  if (tile.rank() != 2 || gathered_dim(k, load) >= 0) return false;
+  if (tile.rank() != 2) return false;
   const TmaSegments segments = tma_segments(k, load);
   return (segments.count > 0 && segments.count % 2 == 0) ||
          tile.shape()[1 - line_dim(k, load)] % (2 * kSwizzleRows) == 0;

@@ -7,7 +7,6 @@
 
 #include "ir/eval/box.h"
 #include "ir/eval/slot.h"
-#include "ir/gathered_box.h"
 
 namespace tegula::ir::interp {
 namespace {}  // namespace
@@ -176,14 +175,9 @@ void eval_SmemLoad(Program& p, OpId id) {
 std::optional<AsyncCopy> start_copy(Program& p, OpId id, std::size_t view) {
   const auto slot = slot_of(p, id, 0, 1, p.attrs(id).ints(AttrName::axes).size());
   if (!slot) return std::nullopt;
+  const Box box = make_box(p, id, view, view + 1, slot->shape);
   AsyncCopy copy{p.operand(id, 0).shared, slot->first, std::vector<Cell>(slot->count)};
-  const std::size_t boxes = number_of_boxes(p.kernel(), p.op(id)),
-                    rank = static_cast<std::size_t>(p.operand_type(id, view).rank());
-  std::vector<std::int64_t> shape(slot->shape.begin(), slot->shape.end());
-  shape[0] /= static_cast<std::int64_t>(boxes);
-  for (std::size_t i = 0; i < boxes; ++i)
-    read_box(p, id, make_box(p, id, view, view + 1 + 2 * rank * i, shape),
-             copy.cells.data() + slot->count / boxes * i);
+  read_box(p, id, box, copy.cells.data());
   for (std::size_t i = 0; i < slot->count; ++i) {
     std::uint8_t& state = slot->tile->states[slot->first + i];
     if ((state & kInFlight) != 0) report_in_flight(p, id, *slot, i);

@@ -156,11 +156,10 @@ void check_made(Program& p, OpId id, const MadeView& view, Type type, Box& box) 
 }
 
 /// Applies the limits that a box may have after its offsets: elements from them on are outside.
-void apply_limits(Program& p, OpId id, std::size_t first, std::span<const std::int64_t> offsets,
-                  Box& box) {
+void apply_limits(Program& p, OpId id, std::span<const std::int64_t> offsets, Box& box) {
   const OpData& d = p.op(id);
   if (limits_of_box(p.kernel(), d).empty()) return;
-  const std::size_t rank = offsets.size();
+  const std::size_t rank = offsets.size(), first = first_offset(d);
   const auto axes = d.attrs.ints(AttrName::axes);
   for (std::size_t v = 0; v < rank && !box.is_outside; ++v) {
     if (is_gathered(p.kernel(), d, v)) continue;  // its places are inside, or have no address
@@ -214,7 +213,7 @@ Box make_box(Program& p, OpId id, std::size_t view, std::size_t first_offset,
     box.dims.push_back({shape[i], t.strides[d] * size, low, high});
   }
   if (has_offsets) check_proofs(p, id, box, p.operand_type(id, view).view_facts().strides, offsets);
-  apply_limits(p, id, first_offset, offsets, box);
+  apply_limits(p, id, offsets, box);
   const bool touches_memory =
       !box.is_outside &&
       std::ranges::all_of(box.dims, [](const Box::Dim& d) { return d.low < d.high; });

@@ -8,11 +8,9 @@
 #include "ir/analysis/access_width.h"
 #include "ir/analysis/invariant_load.h"
 #include "ir/analysis/memory_hazards.h"
-#include "ir/analysis/page_boxes.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/gathered_box.h"
 #include "ir/layout/shared_layout.h"
-#include "ir/made_view.h"
 #include "ir/uses.h"
 #include "tegula/int_math.h"
 
@@ -142,9 +140,8 @@ class Finder {
   /// Collects these ops in the slice.
   bool offsets_are_pure(OperandLoad& c) {
     const auto& operands = k_[c.load].operands;
-    const bool has_tiles = by_ == CopiedBy::Threads || gathered_dim(k_, k_[c.load]) >= 0;
     for (Value v : operands)
-      if (!collect(v, has_tiles, c.slice)) {
+      if (!collect(v, c.slice)) {
         context_.remark(Remark::Kind::Missed, k_[c.load].loc,
                         "not pipelined: the offset depends on a value the loop carries");
         return false;
@@ -175,16 +172,16 @@ class Finder {
                       "not pipelined: threads cannot make its index tile row by row");
     return can;
   }
-  bool collect(Value v, bool has_tiles, std::unordered_set<OpId>& slice) {
+  bool collect(Value v, std::unordered_set<OpId>& slice) {
     const ValueData& d = k_[v];
     if (!d.def) return d.region != body_ || d.position == 0;
     if (!is_inside(k_, d.def, loop_)) return true;
     const OpData& op = k_[d.def];
     const bool repeatable = info(op.opcode).has(kPure) || is_invariant_scalar_load(k_, d.def) ||
-                            (has_tiles && is_invariant_load(k_, d.def));
+                            (by_ == CopiedBy::Threads && is_invariant_load(k_, d.def));
     if (!repeatable || !op.regions.empty() || op.parent != body_) return false;
     slice.insert(d.def);
-    return std::ranges::all_of(op.operands, [&](Value o) { return collect(o, has_tiles, slice); });
+    return std::ranges::all_of(op.operands, [&](Value o) { return collect(o, slice); });
   }
 
   const Kernel& k_;
@@ -377,103 +374,15 @@ Value IterationOffsets::read(Builder& b, const OperandLoad& load, OpId op) {
   return mapped(copy_slice(b, load), k_[op].results[0]);
 }
 
-/// Computes one element of a tile of the iteration, or a scalar.
-Value IterationOffsets::element(Builder& b, Value v, std::int64_t at) {
-  const bool is_tile = k_.type(v).is_tile();
-  ValueMap& map = is_tile ? elements_[at] : maps_[nullptr];
-  if (const auto it = map.find(v); it != map.end()) return it->second;
-  const OpId def = k_[v].def;
-  if (!is_tile && (!def || k_[def].parent != body_)) return v;
-  std::vector<Value> operands(k_[def].operands.begin(), k_[def].operands.end());
-  for (Value& operand : operands) operand = element(b, operand, at);
-  const Type type = Type::of(k_.type(v).elem());
-  const Opcode opcode = k_[def].opcode;
-  if (opcode == Opcode::Arange)
-    return map[v] = b.constant(type, k_[def].attrs.i(AttrName::start) + at);
-  if (is_tile && (opcode == Opcode::Splat || opcode == Opcode::ConvertLayout))
-    return map[v] = operands[0];
-  AttrList attrs = k_[def].attrs;
-  if (is_tile)
-    for (AttrName name : {AttrName::label, AttrName::align, AttrName::axis}) attrs.erase(name);
-  if (is_tile && opcode == Opcode::LoadView) attrs.set(AttrName::axes, Ints());
-  return map[v] = k_[b.create(opcode, operands, std::span(&type, 1), attrs)].results[0];
-}
-
-/// Returns offsets and limits of each box of a load whose index tiles select runs of rows. A box of
-/// no page is an empty one of the first page: a box that begins outside of the tensor's memory, at
-/// page -1, is an illegal access on an H200, although nothing of it is inside.
-std::vector<Value> IterationOffsets::boxes(Builder& b, const OperandLoad& load,
-                                           const PageBoxes& pages) {
-  const std::vector<Value> box(k_[load.load].operands.begin(), k_[load.load].operands.end());
-  std::vector<Value> operands;
-  for (std::int64_t row = 0; row < load.tile.shape()[0]; row += pages.rows) {
-    std::vector<Value> offsets, limits;
-    Value exists;
-    for (std::size_t v = 0; v + 1 < box.size(); ++v) {
-      Value offset = element(b, v == pages.row_dim ? pages.row : box[1 + v], row);
-      const Type type = k_.type(offset);
-      limits.push_back(extent_of(b, box[0], static_cast<int>(v), type));
-      if (v != pages.row_dim && k_.type(box[1 + v]).is_tile()) {
-        const Type bits = Type::scalar(type.dtype() == DType::i32 ? DType::u32 : DType::u64);
-        const Value inside = b.cmp("lt", b.op(Opcode::Bitcast, {offset}, bits),
-                                   b.op(Opcode::Bitcast, {limits.back()}, bits));
-        exists = exists ? b.op(Opcode::And, {exists, inside}) : inside;
-        offset = b.select(inside, offset, b.constant(type, std::int64_t{0}));
-      }
-      offsets.push_back(offset);
-    }
-    const Type type = k_.type(offsets[pages.row_dim]);
-    const Value first = b.cast(element(b, pages.first, row), type.dtype()),
-                end = b.cast(element(b, pages.end, row), type.dtype()),
-                none = b.constant(type, std::int64_t{0});
-    const Value left = b.op(Opcode::Max, {b.sub(b.sub(end, first), b.constant(type, row)), none});
-    Value rows = b.op(Opcode::Min, {left, b.constant(type, pages.rows)});
-    if (exists) rows = b.select(exists, rows, none);
-    limits[pages.row_dim] = b.add(offsets[pages.row_dim], rows);
-    operands.insert(operands.end(), offsets.begin(), offsets.end());
-    operands.insert(operands.end(), limits.begin(), limits.end());
-  }
-  return operands;
-}
-
-std::optional<PageBoxes> IterationOffsets::page_boxes_of(const OperandLoad& load,
-                                                         Opcode opcode) const {
-  const bool may_be = opcode == Opcode::CopyTma && gathered_dim(k_, k_[load.load]) >= 0;
-  return may_be ? page_boxes(k_, k_[load.load]) : std::nullopt;
-}
-
-void IterationOffsets::read_entries(Builder& b, const OperandLoad& load) {
-  const auto pages = page_boxes_of(load, Opcode::CopyTma);
-  if (!pages) return;
-  maps_[nullptr][k_[body_].args[0]] = iv_;
-  const Loc saved = std::exchange(b.loc, k_[load.load].loc);
-  const std::vector<Value> box(k_[load.load].operands.begin(), k_[load.load].operands.end());
-  for (std::size_t v = 0; v + 1 < box.size(); ++v) {
-    if (v == pages->row_dim) continue;
-    for (std::int64_t row = 0; row < load.tile.shape()[0]; row += pages->rows)
-      element(b, box[1 + v], row);
-  }
-  b.loc = saved;
-}
-
 void IterationOffsets::copy(Builder& b, const OperandLoad& load, Opcode opcode,
                             std::span<const Value> into) {
+  const ValueMap& map = copy_slice(b, load);
   std::vector<Value> operands(into.begin(), into.end());
+  const std::vector<Value> box(k_[load.load].operands.begin(), k_[load.load].operands.end());
+  for (Value v : box) operands.push_back(mapped(map, v));
+  if (load.same) operands.push_back(load.same);
   AttrList attrs;
   attrs.set(AttrName::axes, load.axes);
-  if (const auto pages = page_boxes_of(load, opcode)) {
-    const std::vector<Value> offsets = boxes(b, load, *pages);
-    operands.push_back(k_[load.load].operands[0]);
-    operands.insert(operands.end(), offsets.begin(), offsets.end());
-    Ints axes = load.axes;
-    axes[0] = static_cast<std::int64_t>(pages->row_dim);
-    attrs.set(AttrName::axes, axes);
-  } else {
-    const ValueMap& map = copy_slice(b, load);
-    const std::vector<Value> box(k_[load.load].operands.begin(), k_[load.load].operands.end());
-    for (Value v : box) operands.push_back(mapped(map, v));
-  }
-  if (load.same) operands.push_back(load.same);
   for (AttrName name :
        {AttrName::in_bounds, AttrName::offset_divisibility, AttrName::evict, AttrName::label})
     if (const AttrValue* v = k_[load.load].attrs.find(name)) attrs.set(name, *v);
