@@ -239,7 +239,8 @@ AttentionCall paged_call(const Tensor& Q, const KvCache& cache, const Tensor& O,
           packs,
           static_cast<std::int32_t>(packs ? 1 : longest),
           true,
-          room};
+          room,
+          batch.schedule.defined()};
 }
 
 Tile checked_mask(const Tile& mask) {

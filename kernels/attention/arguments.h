@@ -18,6 +18,7 @@ struct AttentionCall {
   /// those of keys.
   bool is_paged = false;
   std::int64_t max_seqlen_kv = 0;  ///< rows per request that a paged cache has room for
+  bool is_scheduled = false;       ///< has a work list
 
   /// Returns a bound of the number of keys per sequence.
   std::int64_t seqlen_kv() const { return is_paged ? max_seqlen_kv : K.size(2); }

@@ -290,7 +290,7 @@ struct Attention::Kernels {
                  const Dims rows{Q.size(0), Q.size(1), cache.v.size(3)};
                  const AttentionCall call =
                      paged_call(Q, cache, Tensor::borrow(Q.data(), rows, Q.dtype(), Q.device()),
-                                batch, {}, facts->schedule.pack_gqa);
+                                into, {}, facts->schedule.pack_gqa);
                  const auto work = facts->listed_work(call);
                  if (!work || batch.kv_lengths.size(0) == 0) return;
                  write_work(plan, call, *work, work_of(plan, *work));
@@ -322,12 +322,7 @@ struct Attention::Kernels {
   void build(PlanBuilder& plan, const AttentionCall& call) const {
     const float scale = spec().scale.value_or(1.0f / std::sqrt(static_cast<float>(call.Q.size(3))));
     AttentionSlots slots = slots_of(plan, call);
-    if (const auto work = facts->listed_work(call)) {
-      const bool is_given = plan.tensor(plan.argument(kWork)).defined();
-      slots.work = is_given ? work_of(plan, *work)
-                            : plan.scratch({work->items, WorkItem::kWords}, DType::i32);
-      if (!is_given) write_work(plan, call, *work, slots.work);
-    }
+    if (const auto work = facts->listed_work(call)) slots.work = work_of(plan, *work);
     const SplitKv splits = facts->split_kv(call);
     const AttentionConfig config = facts->config(call, splits.all() > 1);
     BlockListSlots lists;

@@ -123,7 +123,7 @@ SplitKv AttentionHeuristics::split_kv(const AttentionCall& c) const {
 }
 
 std::optional<WorkExtents> AttentionHeuristics::listed_work(const AttentionCall& c) const {
-  if (!c.is_paged || !c.pack_gqa || c.Q.size(2) > kSmallQBlock || given_tiles() ||
+  if (!c.is_scheduled || !c.pack_gqa || c.Q.size(2) > kSmallQBlock || given_tiles() ||
       spec.weighting != AttentionNormalization::softmax || schedule.split_kv == 1 ||
       c.seqlen_kv() < device_profile(c.Q.device()).attention.least_keys_to_split)
     return std::nullopt;

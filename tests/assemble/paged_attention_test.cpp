@@ -21,8 +21,13 @@ std::vector<ir::Kernel> traced_paged(const std::vector<std::string>& names, std:
     return Tensor::zeros(shape, DType::i32, Device::cpu());
   };
   const KvCache cache{pages, pages, numbers({2, columns})};
+  KvBatch batch{numbers({3}), numbers({2}), max_seqlen_q};
+  const bool is_scheduled = columns * rows >= 1024;
+  if (is_scheduled) batch.schedule = numbers({schedule_words(2, Device::cpu())});
   return all_traced(names, [&] {
-    attention.paged(Stream(Device::cpu()), Q, cache, O, {numbers({3}), numbers({2}), max_seqlen_q});
+    const Stream stream(Device::cpu());
+    if (is_scheduled) attention.schedule(stream, Q, cache, batch, batch.schedule);
+    attention.paged(stream, Q, cache, O, batch);
   });
 }
 

@@ -134,10 +134,27 @@ TEST_P(PagedOnGpu, ReplaysRotations) {
   }
 }
 
+/// Long requests are divided; the parts are combined in their order, whoever ends last.
+TEST_P(PagedOnGpu, DividesRequestsByWorkLists) {
+  const Device gpu = Device::cuda();
+  const Stream stream(gpu);
+  const Attention attention({.mask = masks::causal()});
+  PagedRequests p({.rows = 16}, {{1, 1, 0, 1}, {3000, 5, 0, 700}}, gpu, 5, DType::bf16, 200);
+  p.batch.schedule = Tensor::full({schedule_words(4, gpu)}, -1, DType::i32, gpu);
+  attention.schedule(stream, p.Q, p.cache, p.batch, p.batch.schedule);
+  p.run(attention);
+  const auto first = p.O.to_doubles();
+  for (int i = 0; i < 100; ++i) {
+    p.run(attention);
+    ASSERT_TRUE(same_bits(first, p.O.to_doubles())) << i;
+  }
+  p.expect(host_causal());
+}
+
 /// One graph of append and attention serves steps with other lengths, tables and contents; requests
 /// that are missing have no queries and no keys.
 TEST_P(PagedOnGpu, ReplaysWithOtherLengthsAndTables) {
-  constexpr std::int64_t kColumns = 100;  // decoding by work lists
+  constexpr std::int64_t kColumns = 100;
   const Device gpu = Device::cuda();
   const Stream stream = Stream::create(gpu);
   const Attention attention({.mask = masks::causal()});

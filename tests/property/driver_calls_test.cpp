@@ -221,7 +221,7 @@ TEST_F(DriverCalls, Paged) {
       };
     };
   };
-  expect("decoding", "launch 3, capture 1, id 1; maps 1", of(1));
+  expect("decoding", "launch 2; maps 1", of(1));
   expect("scheduled decoding", "launch 3, capture 1, id 1; maps 1", of(1, true));
   expect("mixed", "launch 2; maps 1", of(200));
   expect("with a rotation and slots", "launch 2; maps 1", of(200, false, true));

@@ -44,6 +44,13 @@ std::vector<int> parts_of(const Attention& attention, const PagedRequests& p) {
   return parts;
 }
 
+/// Writes a list, and attends by it.
+void run_by_list(const Attention& attention, PagedRequests p, const Tensor& sinks = {}) {
+  p.batch.schedule = list_for(p);
+  attention.schedule(Stream(p.Q.device()), p.Q, p.cache, p.batch, p.batch.schedule);
+  p.run(attention, Stream(p.Q.device()), sinks);
+}
+
 TEST_P(PagedSchedule, LongRequestsAreDivided) {
   const Attention attention({.mask = masks::causal()});
   std::vector<i32> kv(20, 3);
@@ -52,7 +59,7 @@ TEST_P(PagedSchedule, LongRequestsAreDivided) {
   const std::vector<int> parts = parts_of(attention, p);
   EXPECT_GE(parts[7], 4);
   EXPECT_EQ(parts[0], 1);
-  p.run(attention);
+  run_by_list(attention, p);
   p.expect(host_causal());
 }
 
@@ -64,7 +71,7 @@ TEST_P(PagedSchedule, RaggedBatches) {
     Lengths l{{1, 1, 0, 1, 0, 1, 1}, {600, 500, 0, 64, 400, 1, 700}};
     const PagedRequests p({.rows = rows, .shares_pages = true}, l, GetParam(), 3, DType::bf16,
                           2048 / rows);
-    p.run(attention);
+    run_by_list(attention, p);
     p.expect(host_causal());
     if (HasFatalFailure()) return;
   }
@@ -78,7 +85,7 @@ TEST_P(PagedSchedule, GroupsAndHeadDims) {
         {700, 0, 17}, GetParam(),
         {.heads = 2 * group, .kv_heads = 2, .dim = dim, .head_dim_v = dim == 80 ? 48 : dim},
         group == 5 ? DType::f16 : DType::bf16);
-    p.run(attention);
+    run_by_list(attention, p);
     p.expect(host_causal());
     if (HasFatalFailure()) return;
   }
@@ -96,7 +103,7 @@ TEST_P(PagedSchedule, WindowsAndSinks) {
     HostAttention host;
     host.mask = [window](int, int, int q, int kv) { return q >= kv && q - kv <= window; };
     host.sink = [](int h) { return 0.5 * h; };
-    p.run(attention, Stream(GetParam()), sinks);
+    run_by_list(attention, p, sinks);
     p.expect(host);
     if (HasFatalFailure()) return;
   }
@@ -106,7 +113,7 @@ TEST_P(PagedSchedule, WindowsAndSinks) {
 TEST_P(PagedSchedule, SameBitsInEveryRun) {
   const Attention attention({.mask = masks::causal()});
   PagedRequests p = requests({1500, 3, 1999, 640}, GetParam());
-  p.run(attention);
+  run_by_list(attention, p);
   const auto first = p.O.to_doubles();
   p.batch.schedule = list_for(p);
   attention.schedule(Stream(GetParam()), p.Q, p.cache, p.batch, p.batch.schedule);
@@ -138,7 +145,7 @@ TEST_P(PagedSchedule, SeveralRanges) {
   EXPECT_GT(parts_of(attention, p)[0], 1);
   HostAttention host;
   host.mask = [](int, int, int q, int kv) { return q >= kv && (kv < 70 || q - kv <= 600); };
-  p.run(attention);
+  run_by_list(attention, p);
   p.expect(host);
 }
 
@@ -147,7 +154,7 @@ TEST_P(PagedSchedule, CompilesOnceForAllLengths) {
   const Attention attention({.mask = masks::causal()});
   for (const std::vector<i32>& kv : {std::vector<i32>{1500, 1}, {3, 4, 5}, {0, 2000, 7, 1}}) {
     const PagedRequests p = requests(kv, GetParam(), {.dim = 72, .head_dim_v = 40});
-    p.run(attention);
+    run_by_list(attention, p);
     p.expect(host_causal());
     EXPECT_EQ(times_compiled(attention), 1);
   }

@@ -90,8 +90,8 @@ struct AttentionSpec {
 struct AttentionNumerics {
   /// Rescaling of the online softmax.
   Rescaling rescaling = Rescaling::automatic;
-  /// Whether all results of `backward` have equal bits in every run. A second launch then computes
-  /// dQ from the weights of its own loop over keys, instead of additions to memory
+  /// Gives all results of `backward` equal bits in every run. A second launch then computes dQ in a
+  /// loop over keys for each tile of queries, instead of adding to memory
   /// (docs/attention-backward.md). Calls for which no such order is implemented throw (T1662).
   bool deterministic = false;
 };
