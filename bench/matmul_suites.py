@@ -6,6 +6,7 @@ import functools
 import math
 import os
 import random
+import sys
 
 import torch
 
@@ -235,10 +236,11 @@ def matmul_random(t):
     yield "matmul_ragged", "5x3x70001 bf16 NN", functools.partial(plain, t, "matmul", 5, 3, 70001, torch.bfloat16)
     for shape in RAGGED_FP8:
         yield "matmul_ragged", f"{text(*shape)} e4m3 NT", functools.partial(fp8, t, "matmul_fp8", *shape)
+    print(f"matmul_random: seed {SEED} (TEGULA_BENCH_SEED)", file=sys.stderr)
     for shape in log_uniform(8):
-        yield "matmul_random", f"{text(*shape)} bf16 NN, seed {SEED}", functools.partial(plain, t, "matmul", *shape, torch.bfloat16)
+        yield "matmul_random", f"{text(*shape)} bf16 NN", functools.partial(plain, t, "matmul", *shape, torch.bfloat16)
     for shape in log_uniform(16):
-        yield "matmul_random", f"{text(*shape)} e4m3 NT, seed {SEED}", functools.partial(fp8, t, "matmul_fp8", *shape)
+        yield "matmul_random", f"{text(*shape)} e4m3 NT", functools.partial(fp8, t, "matmul_fp8", *shape)
 
 
 def matmul_types(t):

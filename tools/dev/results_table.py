@@ -19,6 +19,7 @@ COMMAND = "`make gpu-pack && python3 bench/peers.py --out bench/results/FILE.jso
 WORKLOADS = [
     ("matmul bf16, 16 .. 16384 rows", ["matmul"], "cuBLAS(Lt), Triton"),
     ("matmul bf16, 20 random shapes", ["matmul_drawn"], "cuBLAS(Lt)"),
+    ("matmul bf16, fp8, log-uniform, ragged", ["matmul_random", "matmul_ragged"], "cuBLAS(Lt)"),
     ("matmul bf16, 1 .. 64 rows", ["matmul_few_rows"], "cuBLAS(Lt)"),
     ("matmul bf16, unaligned rows", ["matmul_unaligned"], "cuBLAS(Lt)"),
     ("matmul f16, tf32, int8", ["matmul_f16", "matmul_tf32", "matmul_int8"], "cuBLAS(Lt)"),
