@@ -147,6 +147,19 @@ Exportable exportable(const Attention& attention, const Captured& captured) {
   return out;
 }
 
+namespace {
+
+/// Throws T1662 if two captured parameters are one tensor: gradients are found by the tensor.
+void require_distinct(const Captured& captured, std::span<const HostArg> args) {
+  for (std::size_t i = 0; i < captured.size(); ++i)
+    for (std::size_t k = 0; k < i; ++k)
+      if (args[i].tensor && args[k].tensor && args[i].tensor->data() == args[k].tensor->data())
+        throw_argument_error(ErrorId::kernel_argument, "attention_backward", captured[i].name,
+                             fmt::format("the tensor of {}", captured[k].name), "another tensor");
+}
+
+}  // namespace
+
 Exportable attention_backward(const Attention& attention, const Captured& captured) {
   Exportable out;
   out.params = {tensor("grad_o", "B H Q E"), attention_lse("grad_lse", ViewAccess::In)};
@@ -169,6 +182,7 @@ Exportable attention_backward(const Attention& attention, const Captured& captur
                                  .K = tensor_in(gradients[1]),
                                  .V = tensor_in(gradients[2]),
                                  .sinks = tensor_in(gradients[3])};
+    require_distinct(captured, of_captures);
     for (std::size_t i = 0; i < captured.size(); ++i)
       if (const HostArg& g = gradients[4 + i]; g.tensor)
         into.captured.emplace_back(*captured[i].variable, *g.tensor);

@@ -156,6 +156,7 @@ double cycles(const P& p, const C& c, const DeviceProfile& gpu) {
   const ir::Target target = limits_of(gpu).target;
   const MatmulProblem batch = as_batch(p);
   Work w = work_of_segments(batch, as_matmul(batch, c, target), target);
+  w.is_persistent = false;  // tiles of experts were measured against estimates of separate tiles
   if (c.gathers) {
     w.trips += kGatherTrips;
   } else if (p.choices > 0) {

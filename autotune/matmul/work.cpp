@@ -154,7 +154,9 @@ Work work_of(const MatmulProblem& p, const MatmulConfig& c, ir::Target target) {
           lines(p.n, c.bn, p.b_k_major, p.repacks_b ? LinePhase::whole : p.b_lines);
   w.tiles = static_cast<double>(tiles_of(p, c) * parts);
   w.is_streamed = c.split == SplitK::stream;
-  w.is_persistent = w.engine == MmaEngine::wgmma && is_persistent(p, c, target);
+  const bool persists = w.engine == MmaEngine::wgmma && is_persistent(p, c, target);
+  // What an epilogue reads takes the memory's time from the ring.
+  w.is_persistent = persists && p.epilogue_matrices == 0;
   w.overlaps_epilogue = c.pingpong;
   w.is_multicast = c.multicast != Multicast::none;
   w.cluster = w.is_multicast ? 2 : c.split == SplitK::cluster ? parts : 1;
@@ -162,8 +164,7 @@ Work work_of(const MatmulProblem& p, const MatmulConfig& c, ir::Target target) {
                                         : std::max(c.stages, 1);
   w.ctas_per_sm = c.pingpong || w.is_streamed ? 1 : ctas_per_sm(p, c, target);
   w.transposes = c.swap_ab && c.split != SplitK::partials;
-  w.stores_elements =
-      p.n * result_bytes % kWord != 0 && c.split != SplitK::partials && w.is_persistent;
+  w.stores_elements = p.n * result_bytes % kWord != 0 && c.split != SplitK::partials && persists;
   w.accumulator_bytes = 4.0 * t.rows * t.columns;
   w.epilogue_rows = std::max(t.rows / ir::kWgmmaRows, 1);
   w.epilogue_bytes = c.split == SplitK::partials

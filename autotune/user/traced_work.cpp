@@ -77,7 +77,8 @@ class Counting {
   void find_neighbours() {
     ir::CallNumbers second(k_, args_, 1);
     for (std::size_t i = 0; i < grid_.dims().size(); ++i)
-      if (first_.of(grid_.dims()[i].tile) == second.of(grid_.dims()[i].tile))
+      if (const auto tile = first_.of(grid_.dims()[i].tile);
+          tile && tile == second.of(grid_.dims()[i].tile))
         common_ |= GridDims::Set{1} << i;
   }
 

@@ -29,7 +29,9 @@ constexpr PlanPatch kMulticast{.multicast = true};
 std::optional<ir::Plan> multicast_plan(ir::Kernel& kernel, const ir::Plan& plan,
                                        const dsl::KernelOptions& options) {
   const bool is_decided = options.preferred.multicast || options.planned.fields().multicast;
-  if (is_decided || plan.multicast || !plan.wgmma || !plan.persistent) return std::nullopt;
+  // The pass has exchanged the operands of a plan with swap_ab, and would do so again.
+  if (is_decided || plan.multicast || !plan.wgmma || !plan.persistent || plan.swap_ab)
+    return std::nullopt;
   const auto info = kernel.info;
   const ir::Plan other = plan_again(kernel, options.planned, kMulticast);
   kernel.info = info;

@@ -37,7 +37,8 @@ class SharedDivision {
         of_element_(divisors.of_element) {}
 
   Value run() {
-    const Value slow = b_.op(Opcode::Vote, {is_out_of_range()}, {{AttrName::kind, "any"}});
+    const Value slow =
+        b_.op(Opcode::Vote, {is_out_of_range()}, {{AttrName::kind, "any"}, {AttrName::approx, 1}});
     const Type result = type(x_);
     const OpId branch = b_.make_if(slow, std::span(&result, 1));
     const RegionId outer = b_.region();

@@ -195,8 +195,11 @@ Step sim_Shfl(Warp& w, const Instr& i) {
 }
 
 Step sim_Vote(Warp& w, const Instr& i) {
-  w.cta.must_be_defined(w, i, i.in[0], "the predicate");
-  const LaneMask set = w.bits(i.in[0]) & w.mask;
+  // An approximate vote may have any result if a lane's predicate is poison: here true.
+  const bool is_approximate = i.op->attrs.i(AttrName::approx) == 1;
+  if (!is_approximate) w.cta.must_be_defined(w, i, i.in[0], "the predicate");
+  const LaneMask poison = is_approximate ? w.poison(i.in[0])[0] : 0;
+  const LaneMask set = (w.bits(i.in[0]) | poison) & w.mask;
   const std::string_view kind = i.op->attrs.s(AttrName::kind, "any");
   if (kind == "ballot") return fill(w, i, set);
   return fill(w, i, kind == "all" ? set == w.mask : set != 0);

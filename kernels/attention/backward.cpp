@@ -475,7 +475,7 @@ void AttentionBackward::call(const Stream& stream, const Tensor& Q, const Tensor
       call.sequences = lengths->q.size(0) - 1;
       const std::int64_t longest = is_self ? lengths->max_seqlen_q : K.size(0);
       call.by_keys = {lengths->kv, lengths->q, std::min(longest, K.size(0))};
-      call.by_queries = *lengths;
+      call.by_queries = {lengths->q, lengths->kv, std::min(lengths->max_seqlen_q, Q.size(0))};
     } else if (kernels_->spec->align_bottom_right) {
       require_keys_for_queries(Q, K);
     }

@@ -124,8 +124,7 @@ SplitKv AttentionHeuristics::split_kv(const AttentionCall& c) const {
 
 std::optional<WorkExtents> AttentionHeuristics::listed_work(const AttentionCall& c) const {
   if (!c.is_scheduled || !c.pack_gqa || c.Q.size(2) > kSmallQBlock || given_tiles() ||
-      spec.weighting != AttentionNormalization::softmax || schedule.split_kv == 1 ||
-      c.seqlen_kv() < device_profile(c.Q.device()).attention.least_keys_to_split)
+      spec.weighting != AttentionNormalization::softmax || schedule.split_kv == 1)
     return std::nullopt;
   return work_extents(c.lengths.q.size(0) - 1, c.K.size(1), c.Q.device());
 }

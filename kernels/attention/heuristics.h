@@ -30,7 +30,7 @@ struct AttentionHeuristics {
   /// many keys, and too few tiles to occupy all SMs.
   SplitKv split_kv(const AttentionCall& c) const;
   /// Returns the extents of the work list of a paged call with a list and at most one query per
-  /// request, or nothing if the call does not use it: there are few keys, or split_kv is 1.
+  /// request, or nothing if the call does not use it, as with a split_kv of 1.
   std::optional<WorkExtents> listed_work(const AttentionCall& c) const;
   /// Returns the problem that the choice of tiles depends on, with or without split-KV.
   AttentionProblem problem(const AttentionCall& c, bool splits_kv = false) const;

@@ -62,10 +62,10 @@ auto cache_rows(const InOut<T, 4>& into, const StepRows& step, const TokenRows& 
   if (step.slots) {
     const Tile slot = fill_absent((*step.slots)(at.rows), -1);
     const i64 rows = into.static_dim(1);
-    page = cast<i32>(where(slot >= 0, slot / rows, -1));
+    const Tile is_row = slot < cast<i64>(into.dim(0)) * rows;
+    tegula::detail::report_unless(is_row, "page entry", "a slot is not a row of the cache", {});
+    page = cast<i32>(where(slot >= 0 && is_row, slot / rows, -1));
     row = cast<i32>(slot % rows);
-    tegula::detail::report_unless(page < into.dim(0), "page entry",
-                                  "a slot is not a row of the cache", {});
   } else {
     pages.emplace(paged(into, step.table, at.request, at.length));
   }
@@ -140,7 +140,8 @@ void check_rotation(const KvAppend& how, const Tensor& K) {
   if (how.Q_out.defined() && !how.Q.defined())
     throw_argument_error(ErrorId::kernel_argument, "append", "Q_out", how.Q_out.str(),
                          "Q, whose rotation it receives");
-  if (how.rope.cos.defined() || how.rope.sin.defined() || how.Q.defined())
+  if (how.rope.cos.defined() || how.rope.sin.defined() || how.rope.positions.defined() ||
+      how.Q.defined())
     check_rope_tables("append", how.rope, K.size(0), K.size(2), true);
   if (!how.Q.defined()) return;
   require_rank("append", "Q", how.Q, 3);

@@ -73,5 +73,21 @@ INSTANTIATE_TEST_SUITE_P(Devices, SharedDivision, testing::ValuesIn(test::device
 TEST_P(SharedDivision, OfRowsHasTheBitsOfTheHost) { expect_bits_of_host(1); }
 TEST_P(SharedDivision, OfColumnsHasTheBitsOfTheHost) { expect_bits_of_host(0); }
 
+/// Elements that a masked load leaves out are divided and not stored.
+TEST_P(SharedDivision, DividesUndefinedElements) {
+  const auto k = kernel("masked_quotients", [](Ptr<f32> x, In<f32, 1> d, Ptr<f32> y) {
+    for (auto m : grid(d, 16)) {
+      const Tile at = expand(m, 1) * 64 + expand(slice(0, 64), 0), keeps = at % 3 != 0;
+      store(y + at, load(x + at, keeps) / expand(d(m), 1), keeps);
+    }
+  });
+  const Tensor x = Tensor::full({16 * 64}, 6, DType::f32, GetParam()),
+               d = Tensor::full({16}, 4, DType::f32, GetParam()),
+               y = Tensor::zeros({16 * 64}, DType::f32, GetParam());
+  k(x, d, y);
+  const auto out = y.to_vector<float>();
+  for (std::size_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], i % 3 == 0 ? 0 : 1.5) << i;
+}
+
 }  // namespace
 }  // namespace tegula::shared_division_test

@@ -20,7 +20,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr const char* kFault = "pass check_channels: internal error: deadlock: nothing completes";
+constexpr const char* kFault = "pass check_channels: internal error: deadlock: no op completes";
 
 /// All passes, and tiles assigned twice: ping-pong warpgroups then wait for ever. Other plans than
 /// such survive it.

@@ -246,7 +246,7 @@ TEST_F(DriverCalls, Products) {
     };
   };
   const Dims square{4096, 4096};
-  expect("large", "launch 1; maps 3", of(square, square, square, chosen));
+  expect("large", "launch 1; maps 2", of(square, square, square, chosen));
   expect("few rows", "launch 1; maps 0", of({16, 4096}, square, {16, 4096}, chosen));
   expect("batched", "launch 1; maps 2", of({4, 512, 512}, {4, 512, 512}, {4, 512, 512}, chosen));
   expect("divided", "launch 2, capture 1, id 1; maps 2",
@@ -266,7 +266,7 @@ TEST_F(DriverCalls, FusedProducts) {
   const auto dense = fused_matmul<bf16, bf16>([](Tile acc, Index, Index n, In<bf16, 1> bias) {
     return acc + expand(cast<f32>(bias(n)), 0);
   });
-  expect("bias", "launch 1; maps 3", [&] {
+  expect("bias", "launch 1; maps 2", [&] {
     const Tensor A = tensor({4096, 4096}), B = tensor({4096, 4096}), C = tensor({4096, 4096}),
                  bias = tensor({4096});
     return [=](const Stream& stream) { dense(stream, A, B, C, bias); };

@@ -73,6 +73,7 @@ TEST(MatmulConfig, ShapesThatWereFast) {
       {packed(520, 4104, 2056), "88x192x64 swap_ab multicast b stages 6"},
       {packed(8200, 8200, 8136), "192x192x64 multicast b stages 4"},
       {packed(4096, 4096, 4096, "NT", DType::f8e4m3), "128x128x128 pingpong tma_store"},
+      {with_matrix(packed(4096, 4096, 4096)), "128x128x64 multicast b pingpong tma_store"},
       {gated(packed(4096, 4096, 4096)), "128x128x64 stages 4"},
   };
   for (const auto& [p, config] : kChoices)
