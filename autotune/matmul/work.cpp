@@ -155,7 +155,7 @@ Work work_of(const MatmulProblem& p, const MatmulConfig& c, ir::Target target) {
   w.tiles = static_cast<double>(tiles_of(p, c) * parts);
   w.is_streamed = c.split == SplitK::stream;
   const bool persists = w.engine == MmaEngine::wgmma && is_persistent(p, c, target);
-  // What an epilogue reads takes the memory's time from the ring.
+  // The loads of an epilogue delay the fill of the ring.
   w.is_persistent = persists && p.epilogue_matrices == 0;
   w.overlaps_epilogue = c.pingpong;
   w.is_multicast = c.multicast != Multicast::none;
