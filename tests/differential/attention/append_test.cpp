@@ -31,7 +31,7 @@ struct Step {
   Tensor fresh(std::int64_t heads, std::int64_t dim, std::uint64_t seed) const {
     return Tensor::normal({tokens, heads, dim}, kType, 0, 1, seed, device());
   }
-  /// Returns the same cache with memory of its own.
+  /// Returns a copy of the cache in separate memory.
   KvCache copy() const { return {p.cache.k.clone(), p.cache.v.clone(), p.cache.table}; }
 
   /// Returns the position of each token in its request; 0 where there is none.

@@ -74,7 +74,7 @@ TEST_P(Paged, CompilesOnceForAllLengths) {
   EXPECT_EQ(compiled({{1, 1, 1, 1, 1}, {2, 65, 3, 16, 1}}, 4), 1);
 }
 
-/// Threads share one object; each has requests, a cache and a stream of its own.
+/// Threads share one object; each has separate requests, a separate cache and a separate stream.
 TEST_P(Paged, OneObjectInTwoThreads) {
   const Attention attention({.mask = masks::causal()});
   std::vector<std::unique_ptr<PagedRequests>> steps;
