@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The ladder of the Hopper matmul: one field of the plan after another enabled, measured with our own compiler.
+"""The ladder of the Hopper matmul: fields of the plan enabled one after another, measured with our own compiler.
 
 ladder.py rungs                                        prints the rungs of bench/ladder.def; unit_bench_ladder_test compiles and runs each on the simulator
 ladder.py run --out FILE [--lib LIB] [--commit HASH]   measures every rung with peers.py (needs the GPU and torch)
@@ -95,14 +95,16 @@ def plot(found):
 def page(found):
     device = next(iter(found.values()))
     has_tiles = "tile" in device  # else one CTA has 128x256 outputs in every rung, and the plan is that of the environment
-    what = ("with its tile and one field of its plan after another changed (`with_plan`;" if has_tiles else
-            "128x256 outputs per CTA, with one field of its plan after another enabled (`TEGULA_PLAN`;")
-    out = ["# The ladder of the Hopper matmul", "", textwrap.fill(
-        f"The eight-line kernel, {what} [wgmma-pipeline.md](wgmma-pipeline.md) describes each). {device['device']}, back end "
+    what = ("with its tile and the fields of its plan changed one after another (`with_plan`;" if has_tiles else
+            "128x256 outputs per CTA, with the fields of its plan enabled one after another (`TEGULA_PLAN`;")
+    out = ["# Hopper matmul, step by step", "", textwrap.fill(
+        f"The eight-line GEMM, {what} [wgmma-pipeline.md](wgmma-pipeline.md) describes each field). {device['device']}, back end "
         f"{device['backend']}, commit {device['commit']}; random inputs, cold L2, medians of interleaved runs after warm-up; the "
-        "ratio is cuBLAS' time by ours in the same run.", 120), "",
+        "ratio is cuBLAS' time / our time in the same run.", 120), "",
            "Plans use the names of that commit: `warps` is now `num_warps`, `copy_warps` `producer_warps`, `registers`",
-           "`consumer_registers`, `store_columns` `epilogue_tile_n`, `alternate` `pingpong`.", "",
+           "`consumer_registers`, `store_columns` `epilogue_tile_n`, `alternate` `pingpong`. In the names of the rungs, warps that",
+           "copy are producer warps, warpgroups that compute are consumer warpgroups, and warpgroups that take tiles in turn are",
+           "ping-pong warpgroups.", "",
            "Generated: `python3 bench/ladder.py run --out bench/results/FILE-ladder.jsonl`, then `python3 bench/ladder.py page`.",
            "", "![TFLOPS of each rung](hopper-matmul.svg)", "",
            "| rung | case | TFLOPS | ratio to cuBLAS | clock, power |", "|---|---|---|---|---|"]

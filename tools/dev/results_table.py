@@ -188,7 +188,7 @@ def outside_the_table(rows):
     in_rows = {suite for _, suites, _ in WORKLOADS for suite in suites}
     others = [f"{suite} {statistics.median(value for value, _ in cases):.2f}" for suite, cases in sorted(best.items()) if suite not in in_rows]
     return "\n".join([wrapped("All cases below 0.9: " + "; ".join(f"{suite} {', '.join(text for _, text in cases)}" for cases, suite in slow) + "."), "",
-                      wrapped("In no row, medians: " + ", ".join(others) + ".")]) + "\n"
+                      wrapped("Suites that are not in the table, medians: " + ", ".join(others) + ".")]) + "\n"
 
 
 def summary(found):
