@@ -274,7 +274,7 @@ void drop_persistent_in_clusters(const Kernel& k, PassContext& context) {
     return;
   context.plan->persistent = context.plan->dynamic_scheduler = false;
   context.remark(Remark::Kind::Missed, {},
-                 meets ? "no tile scheduler: the kernel's programs meet"
+                 meets ? "no tile scheduler: the kernel has a grid barrier"
                        : "not persistent: the kernel uses clusters");
 }
 

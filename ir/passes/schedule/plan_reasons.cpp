@@ -52,8 +52,8 @@ class Reasons {
   }
 
   void of_graph(const DotNeeds& needs) {
-    add("wgmma=1: any graph of dots in a loop; what threads compute for others goes through shared "
-        "memory");
+    add("wgmma=1: a graph of dots in a loop; operands that threads compute for each other go "
+        "through shared memory");
     add("num_warps={}: accumulators and fragments take {} registers", p_.num_warps,
         needs.live_registers);
     stages("", needs.stage_bytes(), needs.fixed_bytes);
@@ -62,7 +62,8 @@ class Reasons {
           "synchronise, or begin or end a tile, others compute",
           p_.min_ctas_per_sm);
     add("tma_store={}: {}", static_cast<int>(p_.tma_store),
-        p_.tma_store ? "there is room for it beside the rings" : "no room, or no such store");
+        p_.tma_store ? "there is room next to the rings"
+                     : "no room, or no store that TMA supports");
   }
 
   void stages(std::string_view why, std::int64_t step, std::int64_t once) {
@@ -74,14 +75,14 @@ class Reasons {
     const std::int64_t step = stage_bytes(needs, p_),
                        ring = needs.stationary_bytes + p_.stages * step;
     if (p_.swap_ab)
-      add("swap_ab=1: tiles' rows are no warpgroup's; {} columns are, as the transposes' rows",
+      add("swap_ab=1: tiles have fewer rows than a warpgroup; their {} columns become rows",
           s_.mma_rows);
     if (p_.pingpong)
       add("pingpong=1: the kernel prefers it; a tile of {} rows is one warpgroup's work",
           s_.mma_rows);
     else
       add("num_warps={}: {} rows of accumulators, {} a warp", p_.num_warps, s_.mma_rows, kWarpRows);
-    stages(s_.stages != 0 ? "the loop asks for it; " : "as deep as is of use; ", step,
+    stages(s_.stages != 0 ? "the loop requests it; " : "the useful maximum; ", step,
            needs.stationary_bytes);
     of_registers(needs);
     if (p_.persistent)
@@ -90,12 +91,12 @@ class Reasons {
       add("persistent=0: {}", k_.info.cluster > 1
                                   ? "programs work in clusters"
                                   : fmt::format("with rings of {} bytes two CTAs share an SM, "
-                                                "and overlap by themselves",
+                                                "and overlap",
                                                 ring));
     if (p_.warp_scheduler_barrier)
       add("warp_scheduler_barrier=1: an operand of an MMA is computed from another MMA");
     if (p_.dynamic_scheduler)
-      add("dynamic_scheduler=1: how many steps a tile has is read from memory");
+      add("dynamic_scheduler=1: the number of iterations of a tile is read from memory");
     if (p_.overlap_epilogue)
       add("overlap_epilogue=1: there is room for the next tile's first operands");
     else if (p_.warp_scheduler_barrier && p_.persistent)
@@ -115,11 +116,11 @@ class Reasons {
                        needed = needs.accumulators * stacked + needs.fragments;
     if (p_.consumer_registers != 0)
       add("consumer_registers={}: accumulators and fragments take {}, and the producer warpgroup "
-          "gives up its own",
+          "releases its own",
           p_.consumer_registers, needed);
     else if (p_.producer_warps > 0)
-      add("producer_warps={}: accumulators and fragments take {} registers, which all have at the "
-          "entry",
+      add("producer_warps={}: accumulators and fragments take {} registers, which every thread has "
+          "at entry",
           p_.producer_warps, needed);
   }
 
@@ -158,8 +159,8 @@ void refuse_plan(const Kernel& k, const Plan& plan, const PlanRequest& asked,
   });
   const std::string fields = str(asked.fields());
   std::vector<Note> notes;
-  if (asked.at.known() && product.known()) notes.push_back({product, "the first product"});
-  if (!fields.empty()) notes.push_back({{}, "with what is chosen beside it: " + plan.str()});
+  if (asked.at.known() && product.known()) notes.push_back({product, "the first dot"});
+  if (!fields.empty()) notes.push_back({{}, "the whole plan: " + plan.str()});
   fail(ErrorId::plan_rule, asked.at.known() ? asked.at : product, std::move(notes),
        fields.empty() ? plan.str() : fields, rule);
 }
