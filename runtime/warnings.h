@@ -13,9 +13,9 @@
 
 namespace tegula::runtime {
 
-/// Reasons of remarks by which the verb `assemble` reports the other numbers of warps that it tried
-/// for a kernel that spills: each of them spills, too; or the one that does not, which the call in
-/// the key of the remark's first value requests.
+/// Remarks of the verb `assemble` on a kernel that spills, which it compiles again with other
+/// numbers of warps: they spill, too; or one of them does not, and the key of the remark's first
+/// value is the call that requests it.
 inline constexpr std::string_view kSpillsAnyway =
                                       "registers spill with other numbers of warps, too",
                                   kSpillsNotWith = "another plan spills no registers";

@@ -235,7 +235,7 @@ int demo() {
     for (const Shape& s : shapes) good &= run_case(attn, s, device, device.str()).has_value();
   if (Device::cuda_count() > 0) good &= run_cuda(shapes);
   good &= print_sizes(attn);
-  fmt::print("{}\n{}\n", missing_parts(), good ? "All of it agrees." : "NOT all of it agrees.");
+  fmt::print("{}\n{}\n", missing_parts(), good ? "All results agree." : "Some results DISAGREE.");
   return good ? 0 : 1;
 }
 

@@ -307,7 +307,7 @@ class Assigner {
     context_.remark(by_tma ? Remark::Kind::Applied : Remark::Kind::Missed, d.loc,
                     by_tma ? "stored by TMA" : "not stored by TMA",
                     {{"tile", stored.str()},
-                     {"why", by_tma              ? "as the plan says"
+                     {"why", by_tma              ? "the plan requests it"
                              : has_no_channel(d) ? "the Schedule has no channel for it"
                              : why_not.empty()   ? "has another layout than accumulators"
                                                  : std::string(why_not)}});

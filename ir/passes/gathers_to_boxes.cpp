@@ -163,7 +163,7 @@ bool gathers_to_boxes(Kernel& kernel, PassContext& context) {
     const auto box = Gather(kernel, load).box();
     const Type tile = kernel.type(kernel[load].results[0]);
     const std::string_view why_not =
-        !box ? "its elements are no box of a tensor"
+        !box ? "its elements are not a box of a tensor"
              : why_not_tma_tile(kernel.type(box->view), box->axes, tile);
     const bool can = why_not.empty();
     context.remark(can ? Remark::Kind::Applied : Remark::Kind::Missed, kernel[load].loc,

@@ -338,7 +338,7 @@ class HoistBroadcastTerms {
     };
     if (!now.has_terms() && parts(later) == "nothing") return;
     context_.remark(Remark::Kind::Applied, k_[k_[v].def].loc,
-                    "terms of rows or columns are computed apart",
+                    "row or column terms are computed separately",
                     {{"here", parts(now)}, {"after users", parts(later)}});
   }
 

@@ -211,8 +211,9 @@ class MemoryOrder {
   }
 
   std::string reason(const Missing& m) const {
-    if (m.behind) return "all threads synchronise: they see what is acquired";
-    if (is_release(k_[m.op])) return "all threads synchronise: what they have done is published";
+    if (m.behind) return "all threads synchronise: an acquire by one orders their later accesses";
+    if (is_release(k_[m.op]))
+      return "all threads synchronise: a release publishes their earlier writes";
     return "all threads synchronise: another one may have accessed the same memory";
   }
 

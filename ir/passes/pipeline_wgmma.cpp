@@ -110,7 +110,7 @@ class Mainloops {
       order.section = ordered_section_of(*graph_, dots, order, context_.planned.schedule.get());
     if (order.section.first && meets_within(order)) {
       context_.remark(Remark::Kind::Missed, k_[dots.loop].loc,
-                      "warpgroups take no turns: they exchange elements within one");
+                      "no warp_scheduler_barrier: warpgroups exchange elements between their MMAs");
       order.section = {};
     }
     steps.loop = label(steps.loop);
@@ -188,7 +188,7 @@ void remark_unpipelined_dots(const Kernel& k, PassContext& context) {
   walk(k, k.body(), [&](OpId op) {
     if (k[op].opcode != Opcode::Dot) return;
     if (const std::string_view why = why_in_no_loop(k, op); !why.empty())
-      context.remark(Remark::Kind::Missed, k[op].loc, "no wgmma but mma.sync",
+      context.remark(Remark::Kind::Missed, k[op].loc, "mma.sync instead of wgmma",
                      {{"sum", k.type(k[op].results[0]).with_layout(nullptr).str()},
                       {"why", std::string(why)}});
   });

@@ -289,7 +289,7 @@ void drop_multicast_unless_possible(const Kernel& k, PassContext& context) {
   if (!p.multicast || (p.persistent && can_multicast(k, p))) return;
   p.multicast = false;
   context.remark(Remark::Kind::Missed, {},
-                 k.info.cluster > 1 ? "no multicast: programs work in clusters"
+                 k.info.cluster > 1 ? "no multicast: the kernel uses clusters"
                                     : "no multicast: no operand that neighbouring tiles share");
 }
 
@@ -312,10 +312,10 @@ void drop_tma_aux_loads_unless_possible(const Kernel& k, const KernelSummary& s,
   if (s.max_accumulator_elems == 0) return;
   context.remark(Remark::Kind::Missed, {},
                  !k.info.target->has_tma
-                     ? fmt::format("no loads by TMA: {} has none", k.info.target.name())
-                 : !p.wgmma ? "no loads by TMA: MMAs are no wgmmas"
-                 : !has_any ? "no loads by TMA: mainloops have no auxiliary loads that it can do"
-                            : "no loads by TMA: no shared memory left by the operands");
+                     ? fmt::format("no auxiliary loads by TMA: {} has none", k.info.target.name())
+                 : !p.wgmma ? "no auxiliary loads by TMA: the MMAs are not wgmmas"
+                 : !has_any ? "no auxiliary loads by TMA: the mainloops have none that TMA supports"
+                            : "no auxiliary loads by TMA: the operands leave no shared memory");
 }
 
 /// Resets `tma_store` if no store qualifies or the staging buffers do not fit. To make them fit,
@@ -335,9 +335,9 @@ void drop_tma_store_unless_possible(const Kernel& k, const KernelSummary& s, Pas
   p = before;
   p.tma_store = false;
   context.remark(Remark::Kind::Missed, {},
-                 !p.persistent && !asked ? "no stores by TMA: not a persistent kernel's"
-                 : staged == 0           ? "no stores by TMA: no result that it can store"
-                                         : "no stores by TMA: no shared memory left by the rings");
+                 !p.persistent && !asked ? "no stores by TMA: the kernel is not persistent"
+                 : staged == 0           ? "no stores by TMA: TMA supports none of the results"
+                                         : "no stores by TMA: the rings leave no shared memory");
 }
 
 /// Returns true if the other fields allow ping-pong: it needs a static scheduler and producer
@@ -374,7 +374,7 @@ void pingpong_if_possible(const Kernel& k, const KernelSummary& s, PassContext& 
   }
   context.plan->pingpong = false;
   context.remark(Remark::Kind::Missed, {},
-                 plan ? "no ping-pong: not with other fields of the plan"
+                 plan ? "no ping-pong: other fields of the plan exclude it"
                       : "no ping-pong: no MMAs whose tile one warpgroup can compute");
 }
 
@@ -411,20 +411,20 @@ void require_legal(const Plan& p, const Kernel& k, const KernelSummary& s,
     const char* rule;
   } kRules[] = {
       {p.num_warps >= 1 && p.consumer_warps() + p.producer_warps <= 32,
-       "num_warps and producer_warps are 1 to 32 together"},
+       "num_warps + producer_warps must be 1 to 32"},
       {p.min_ctas_per_sm >= 1, "min_ctas_per_sm is at least 1"},
       {p.stages >= (p.wgmma ? 2 : 1) && p.stages <= 16, "stages is 1 to 16, with wgmma 2 to 16"},
       {p.warps_m == 0 || p.warps_m * p.warps_n == p.num_warps,
-       "num_warps is warps_m times warps_n"},
+       "num_warps must be warps_m * warps_n"},
       {p.wgmma || (can_partition(s.common_rows, kWarpRows, p.warps_m) &&
                    can_partition(s.common_columns, kMmaColumns, p.warps_n)),
-       "warps_m and warps_n are powers of two, times what divides 16 rows and 8 columns of MMAs"},
+       "warps_m and warps_n cannot partition the rows and columns of the MMAs"},
       {!p.wgmma || is_graph || s.are_gemms(), "wgmma=1 needs MMAs that wgmma can compute"},
       {!p.wgmma || p.pingpong || is_graph ||
            (p.warps_n == 1 && p.num_warps * kWarpRows == s.mma_rows),
-       "with wgmma a warp has 16 rows, and warps_n is 1"},
+       "with wgmma a warp must have 16 rows, and warps_n must be 1"},
       {p.epilogue_tile_n >= 0, "epilogue_tile_n is at least 0"},
-      {p.once_stages >= 1, "once_stages is at least 1"},
+      {p.once_stages >= 1, "once_stages must be at least 1"},
       {p.late_stages == 0 || p.late_stages >= 2, "late_stages is 0 or at least 2"},
       {!p.overlap_epilogue || (p.wgmma && p.persistent),
        "overlap_epilogue needs wgmma and persistent"},
@@ -432,28 +432,29 @@ void require_legal(const Plan& p, const Kernel& k, const KernelSummary& s,
        "warp_scheduler_barrier is for two or more warpgroups' wgmmas"},
       {p.wgmma || (p.producer_warps == 0 && !p.persistent),
        "producer_warps and persistent need wgmma"},
-      {k.info.cluster == 1 || !p.persistent, "a kernel with clusters is not persistent"},
+      {k.info.cluster == 1 || !p.persistent, "a kernel with clusters cannot be persistent"},
       {!p.multicast || (p.persistent && can_multicast(k, p)),
        "multicast is for persistent kernels in which neighbouring tiles share what a loop loads"},
       {!p.pingpong ||
            (p.num_warps == kWarpgroupWarps && p.warps_m == kWarpgroupWarps && can_pingpong(k, s)),
        "pingpong is for tiles that one warpgroup of 4 warps can compute"},
       {!p.pingpong || is_compatible_with_pingpong(p),
-       "pingpong needs persistent and producer_warps, and goes neither with dynamic_scheduler nor "
-       "with warp_scheduler_barrier"},
+       "pingpong needs persistent and producer_warps, and excludes dynamic_scheduler and "
+       "warp_scheduler_barrier"},
       {p.persistent || !p.dynamic_scheduler, "dynamic_scheduler needs persistent"},
       {p.persistent || !p.tma_store || is_graph || asked.schedule, "tma_store needs persistent"},
       {p.wgmma || !p.tma_aux_loads, "tma_aux_loads needs wgmma"},
       {!p.dynamic_scheduler || !may_not_count(k, p),
-       "a kernel that waits for the one before it has dynamic_scheduler with multicast alone"},
+       "a kernel with grid_dependency_wait supports dynamic_scheduler only with multicast"},
       {p.producer_warps == 0 || p.producer_warps == 1 || p.producer_warps == kWarpgroupWarps,
-       "producer_warps is 0, 1 or 4"},
+       "producer_warps must be 0, 1 or 4"},
       {p.consumer_registers == 0 || (p.producer_warps == kWarpgroupWarps &&
                                      p.consumer_registers % target.register_unit == 0 &&
                                      p.producer_registers(target) >= target.least_setmaxnreg),
-       "registers is a multiple of 8, needs 4 producer_warps, and leaves 24 to a thread of those"},
+       "consumer_registers must be a multiple of 8, needs 4 producer_warps, and must leave them 24 "
+       "registers per thread"},
       {p.consumer_registers == 0 || p.consumer_registers > p.registers_at_entry(target),
-       "registers is more than all have at the entry"},
+       "consumer_registers must exceed the registers of a thread at entry"},
   };
   for (const auto& [holds, rule] : kRules)
     if (!holds) refuse_plan(k, p, asked, rule);

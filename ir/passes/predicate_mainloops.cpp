@@ -242,7 +242,7 @@ bool predicate_mainloops(Kernel& kernel, PassContext& context) {
     if (kernel[op].opcode != Opcode::If) continue;
     BranchOfMainloops branch(kernel, op);
     if (!branch.applies()) continue;
-    context.remark(Remark::Kind::Applied, kernel[op].loc, "mainloop taken out of its branch");
+    context.remark(Remark::Kind::Applied, kernel[op].loc, "mainloop moved out of its branch");
     branch.run();
     changed = true;
   }

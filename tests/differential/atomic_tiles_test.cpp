@@ -23,7 +23,7 @@ using test::product;
 
 constexpr double kBefore = 5;
 constexpr const char* kByTma = "applied: stored by TMA";
-constexpr const char* kNotByTma = "no stores by TMA: no result that it can store";
+constexpr const char* kNotByTma = "no stores by TMA: TMA supports none of the results";
 
 /// C += A B, each tile computed by so many programs.
 template <class T, class O>

@@ -155,11 +155,11 @@ TEST_P(TmaStore, Parts) {
   check_part(160, 16, kStored);
   check_part(144, 8, kStored);
   // Strides or a beginning of 8 bytes and less.
-  check_part(140, 0, "no stores by TMA: no result that it can store");
-  check_part(137, 0, "no stores by TMA: no result that it can store");
-  check_part(144, 4, "no stores by TMA: no result that it can store");
+  check_part(140, 0, "no stores by TMA: TMA supports none of the results");
+  check_part(137, 0, "no stores by TMA: TMA supports none of the results");
+  check_part(144, 4, "no stores by TMA: TMA supports none of the results");
   // Rows that end within what TMA writes at once.
-  check_part(144, 0, "no stores by TMA: no result that it can store", 132);
+  check_part(144, 0, "no stores by TMA: TMA supports none of the results", 132);
 }
 
 /// Nothing is stored where an operand has no row or column: the tensor map ends there.
@@ -230,7 +230,7 @@ TEST_P(TmaStore, NotTilesThatAreReadAgain) {
   std::vector<double> want = product(A, B);
   for (double& x : want) x += kUnset;
   expect_equal(C, want);
-  expect_said(sums.explain(), "no stores by TMA: no result that it can store");
+  expect_said(sums.explain(), "no stores by TMA: TMA supports none of the results");
 
   const Tensor D = unset({200, 136}, DType::bf16);
   matmul(stream(), A, B, D, {.bm = 64, .bn = 64, .bk = 64, .split = SplitK::stream, .parts = 3});

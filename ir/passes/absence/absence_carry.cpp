@@ -250,7 +250,8 @@ void Absence::loop(OpId id) {
   constexpr int kMaxRounds = 1000;
   const OpId behind = k_[id].next;
   for (int round = 0; !follow(id); ++round)
-    if (round == kMaxRounds) throw InternalError("absence: what a loop carries does not settle");
+    if (round == kMaxRounds)
+      throw InternalError("absence: the absence of a loop carry does not converge");
   // Visit the ops that were added after the loop: the walk over the region skips them.
   for (OpId made = k_[id].next; made != behind; made = k_[made].next) op(made);
 }

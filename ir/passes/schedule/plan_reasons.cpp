@@ -89,7 +89,7 @@ class Reasons {
       add("persistent=1: rings of {} bytes fill an SM", ring);
     else
       add("persistent=0: {}", k_.info.cluster > 1
-                                  ? "programs work in clusters"
+                                  ? "the kernel uses clusters"
                                   : fmt::format("with rings of {} bytes two CTAs share an SM, "
                                                 "and overlap",
                                                 ring));

@@ -182,7 +182,7 @@ TEST_P(TmaLoads, NoRoom) {
   const std::string said =
       compare({.score = scores::bias(bias)}, host, {.heads = 2, .seqlen_q = 200, .seqlen_kv = 330},
               {.tiles = AttentionTileShape{128, 176}});
-  expect_said(said, "no loads by TMA: no shared memory left by the operands");
+  expect_said(said, "no auxiliary loads by TMA: the operands leave no shared memory");
   expect_said(said, "persistent=1");
 }
 
@@ -241,7 +241,7 @@ TEST_P(TmaLoads, ElementByElement) {
   const std::string one = "loaded element by element, not by TMA: ";
   const std::string begins = one + "the tensor does not begin at a multiple of 16 bytes",
                     strides = one + "strides are not multiples of 16 bytes",
-                    none = one + "its elements are no box of a tensor";
+                    none = one + "its elements are not a box of a tensor";
   check({{2, 4, 70, 133}, DType::bf16, 144, 1, begins.c_str()}, kOdd);
   check({{2, 4, 70, 133}, DType::bf16, 0, 0, strides.c_str()}, kOdd);
   check({{2, 4, 70, 133}, DType::f32, 134, 0, strides.c_str()}, kOdd);

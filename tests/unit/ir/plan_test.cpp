@@ -55,19 +55,19 @@ TEST(Plan, EveryRule) {
   EXPECT_THAT(hopper("num_warps=0"), HasSubstr("warps and producer_warps are 1 to 32 together"));
   EXPECT_THAT(hopper("min_ctas_per_sm=0"), HasSubstr("min_ctas_per_sm is at least 1"));
   EXPECT_THAT(hopper("stages=1"), HasSubstr("stages is 1 to 16, with wgmma 2 to 16"));
-  EXPECT_THAT(hopper("warps_m=3"), HasSubstr("num_warps is warps_m times warps_n"));
+  EXPECT_THAT(hopper("warps_m=3"), HasSubstr("num_warps must be warps_m * warps_n"));
   EXPECT_THAT(refusal("product_sm_80.tir", "num_warps=6 warps_m=2 warps_n=3"),
-              HasSubstr("warps_m and warps_n are powers of two, times what divides"));
+              HasSubstr("warps_m and warps_n cannot partition the rows and columns"));
   EXPECT_THAT(refusal("product_sm_80.tir", "wgmma=1"),
               HasSubstr("wgmma=1 needs MMAs that wgmma can compute"));
-  EXPECT_THAT(hopper("num_warps=8 warps_m=8"), HasSubstr("with wgmma a warp has 16 rows"));
+  EXPECT_THAT(hopper("num_warps=8 warps_m=8"), HasSubstr("with wgmma a warp must have 16 rows"));
   EXPECT_THAT(hopper("wgmma=0"), HasSubstr("producer_warps and persistent need wgmma"));
   EXPECT_THAT(refusal("product_sm_80.tir", "persistent=1"),
               HasSubstr("producer_warps and persistent need wgmma"));
   EXPECT_THAT(hopper("dynamic_scheduler=1 persistent=0"),
               HasSubstr("dynamic_scheduler needs persistent"));
   EXPECT_THAT(hopper("tma_store=1 persistent=0"), HasSubstr("tma_store needs persistent"));
-  EXPECT_THAT(hopper("producer_warps=2"), HasSubstr("producer_warps is 0, 1 or 4"));
+  EXPECT_THAT(hopper("producer_warps=2"), HasSubstr("producer_warps must be 0, 1 or 4"));
   EXPECT_THAT(hopper("consumer_registers=240"), HasSubstr("needs 4 producer_warps"));
   EXPECT_THAT(hopper("producer_warps=4 consumer_registers=236"), HasSubstr("a multiple of 8"));
   EXPECT_THAT(hopper("multicast=1"),
@@ -105,12 +105,12 @@ TEST(Plan, StoresByTma) {
   };
   EXPECT_THAT(said(text, "tma_store=1"), HasSubstr("tma_store=1"));
   EXPECT_THAT(said(text, "tma_store=1 persistent=0 multicast=0"),
-              HasSubstr("no stores by TMA: not a persistent kernel's"));
+              HasSubstr("no stores by TMA: the kernel is not persistent"));
   EXPECT_THAT(said(text, "tma_store=1 stages=5"),
-              HasSubstr("no stores by TMA: no shared memory left by the rings"));
+              HasSubstr("no stores by TMA: the rings leave no shared memory"));
   const std::string view = "f32, out, align=16";
   EXPECT_THAT(said(test::replaced(text, view, "f32, out, align=8"), "tma_store=1"),
-              HasSubstr("no stores by TMA: no result that it can store"));
+              HasSubstr("no stores by TMA: TMA supports none of the results"));
 }
 
 /// Auxiliary loads by TMA: if a mainloop loads a box that TMA can load, besides its operands, and
@@ -132,10 +132,11 @@ TEST(Plan, LoadsByTma) {
   EXPECT_THAT(said(beside, ""), HasSubstr("tma_aux_loads=1"));
   EXPECT_THAT(said(beside, "stages=9"), HasSubstr("tma_aux_loads=1"));
   EXPECT_THAT(said(beside, "stages=10"),
-              HasSubstr("no loads by TMA: no shared memory left by the operands"));
+              HasSubstr("no auxiliary loads by TMA: the operands leave no shared memory"));
   EXPECT_THAT(said(beside, "wgmma=0 producer_warps=0 consumer_registers=0 persistent=0"),
-              HasSubstr("no loads by TMA: MMAs are no wgmmas"));
-  EXPECT_THAT(said(beside, "", "sm_90a", "sm_80"), HasSubstr("no loads by TMA: sm_80 has none"));
+              HasSubstr("no auxiliary loads by TMA: the MMAs are not wgmmas"));
+  EXPECT_THAT(said(beside, "", "sm_90a", "sm_80"),
+              HasSubstr("no auxiliary loads by TMA: sm_80 has none"));
   EXPECT_THAT(said(beside, "", "stride_div=8x1", "stride_div=4x1"),
               HasSubstr("mainloops have no auxiliary loads that it can do"));
   EXPECT_THAT(said("plan/product_sm_90a.tir", "tma_aux_loads=1"),
@@ -228,8 +229,7 @@ TEST(Plan, Pingpong) {
     EXPECT_NE(plan_of(changes).num_warps, asked.num_warps);
   }
   for (const auto& [changes, rule] :
-       {std::pair("dynamic_scheduler=1",
-                  "goes neither with dynamic_scheduler nor with warp_scheduler_barrier"),
+       {std::pair("dynamic_scheduler=1", "excludes dynamic_scheduler and warp_scheduler_barrier"),
         {"producer_warps=0 consumer_registers=0", "pingpong needs persistent and producer_warps"},
         {"num_warps=8 warps_m=8",
          "pingpong is for tiles that one warpgroup of 4 warps can compute"}}) {
