@@ -52,7 +52,7 @@ TEST(Plan, NumberOfWarpsAlone) {
 
 TEST(Plan, EveryRule) {
   const auto hopper = [](const char* changes) { return refusal("product_sm_90a.tir", changes); };
-  EXPECT_THAT(hopper("num_warps=0"), HasSubstr("warps and producer_warps are 1 to 32 together"));
+  EXPECT_THAT(hopper("num_warps=0"), HasSubstr("num_warps + producer_warps must be 1 to 32"));
   EXPECT_THAT(hopper("min_ctas_per_sm=0"), HasSubstr("min_ctas_per_sm is at least 1"));
   EXPECT_THAT(hopper("stages=1"), HasSubstr("stages is 1 to 16, with wgmma 2 to 16"));
   EXPECT_THAT(hopper("warps_m=3"), HasSubstr("num_warps must be warps_m * warps_n"));
@@ -73,7 +73,7 @@ TEST(Plan, EveryRule) {
   EXPECT_THAT(hopper("multicast=1"),
               HasSubstr("multicast is for persistent kernels in which neighbouring tiles share"));
   EXPECT_THAT(hopper("producer_warps=4 consumer_registers=240"),
-              HasSubstr("more than all have at the entry"));
+              HasSubstr("must exceed the registers of a thread at entry"));
 }
 
 /// TEGULA_PLAN applies to all kernels of a process.
@@ -138,9 +138,9 @@ TEST(Plan, LoadsByTma) {
   EXPECT_THAT(said(beside, "", "sm_90a", "sm_80"),
               HasSubstr("no auxiliary loads by TMA: sm_80 has none"));
   EXPECT_THAT(said(beside, "", "stride_div=8x1", "stride_div=4x1"),
-              HasSubstr("mainloops have no auxiliary loads that it can do"));
+              HasSubstr("the mainloops have none that TMA supports"));
   EXPECT_THAT(said("plan/product_sm_90a.tir", "tma_aux_loads=1"),
-              HasSubstr("mainloops have no auxiliary loads that it can do"));
+              HasSubstr("the mainloops have none that TMA supports"));
 }
 
 /// A kernel that may start before the one in front of it would count its tiles beside that one.
