@@ -30,7 +30,7 @@ struct MadeTensor {
   std::function<Tensor(const Tensor&)> view;
   Dims shape;
   DType dtype = DType::f32;
-  /// A view at a fixed offset has these instead of the function `view`.
+  /// Offset and strides of a view at a fixed offset, which has no function `view`.
   std::int64_t offset = 0;  ///< bytes
   Dims strides = {};
 

@@ -67,8 +67,8 @@ void Tracer::abandon(std::uint64_t id, bool by_exception) {
   const auto at = std::ranges::find(scopes_, id, &OpenScope::id);
   if (at == scopes_.end()) return;
   Note begins{at->loc, fmt::format("{} begins here", name(at->kind))};
-  // Report that the region was left only if no exception is in flight: the exception itself says
-  // more.
+  // Report that the region was left only if no exception is in flight: the exception has more
+  // information.
   if (by_exception || std::uncaught_exceptions() > at->exceptions)
     left_by_exception_.push_back(std::move(begins));
   else if (!pending_)

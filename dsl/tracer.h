@@ -215,8 +215,8 @@ class Tracer {
   bool grid_seen = false;
   Loc grid_loc;
   bool grid_done = false;
-  /// `meets`: programs synchronize between grid loops. `has_met`: they have, since the last grid
-  /// loop.
+  /// `meets`: the kernel has a grid_barrier between grid loops. `has_met`: one follows the last
+  /// grid loop.
   bool meets = false;
   bool has_met = false;
   /// Returns the values of variables, and those that a later store may need, in ascending order.

@@ -9,16 +9,15 @@
 
 namespace tegula::ir {
 
-/// A condition (an i1) under which an adjoint counts: that it has the value `when`.
+/// An adjoint applies only where `condition` (an i1) has the value `when`.
 struct Mask {
   Value condition;
   bool when = true;
   friend bool operator==(const Mask&, const Mask&) = default;
 };
 
-/// An adjoint, 0 where one of the masks does not hold. The selects that masks stand for are emitted
-/// last, after all products: a factor that is infinite where it does not count must not make
-/// 0 * inf.
+/// An adjoint, 0 where one of the masks does not hold. The selects that apply the masks are emitted
+/// last, after all products, so that an infinite factor in a masked element does not give 0 * inf.
 struct Adjoint {
   Value value;
   std::vector<Mask> masks = {};

@@ -14,7 +14,7 @@ namespace tegula::runtime {
 
 /// Kind of the image that the driver loads.
 enum class ImageKind : std::uint8_t {
-  none,   ///< nothing: a kernel of the simulator or the interpreter
+  none,   ///< no image: a kernel of the simulator or the interpreter
   cubin,  ///< machine code of one target
   ptx     ///< text that the driver compiles at load time: used without an assembler
 };

@@ -4,9 +4,9 @@
 
 namespace tegula::runtime {
 
-/// Replaces the properties of GPU `properties.ordinal` for the rest of the process, whatever the
-/// driver lists. Nothing else is known about that GPU; library calls use its properties to make
-/// their decisions ahead of time.
+/// Replaces the properties of GPU `properties.ordinal` for the rest of the process, even if the
+/// driver does not list that GPU. Library calls use the properties to make their decisions ahead of
+/// time.
 void describe_gpu(DeviceProperties properties);
 
 }  // namespace tegula::runtime

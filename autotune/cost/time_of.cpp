@@ -47,7 +47,7 @@ struct Trip {
                                             : 0),
         turn_loss_(r.turn_loss) {}
 
-  /// Returns the cycles of a trip if `sharing` CTAs take turns on the tensor cores of an SM.
+  /// Returns the cycles of a trip if `sharing` CTAs alternate on the tensor cores of an SM.
   double cycles(double sharing) const {
     const double turns = sharing > 1 ? 1 + turn_loss_ : 1;
     return overlapped(cycles_of_units(turns) * sharing + issue, latency);
@@ -76,8 +76,8 @@ double tile_cycles(const Work& w, const CostRates& r) {
   return start + w.epilogue_bytes / w.epilogue_rows / rate;
 }
 
-/// Returns the same of a kernel without dots. CTAs of an SM are replaced one by one: each computes
-/// while others wait.
+/// Returns the cycles of a tile of a kernel without dots. CTAs of an SM are replaced one by one:
+/// each computes while others wait.
 double thread_cycles(const Work& w, const Trip& trip, const CostRates& r, int num_sms) {
   const double of_sm = w.tiles / num_sms, resident = w.ctas_per_sm;
   const double tiles = of_sm <= resident ? std::ceil(of_sm) : of_sm + 0.5;

@@ -179,7 +179,7 @@ class Counting {
   }
 
   /// Elementwise ops count by the instructions that a warp issues. Functions have an eighth of the
-  /// rate, in units of their own.
+  /// rate, in separate units.
   void computed(const OpData& d, double times) {
     using enum Opcode;
     if (d.is(Const, Arange, Splat, Broadcast, ExpandDims, Reshape, Permute, For, While, If)) return;

@@ -94,7 +94,7 @@ const Variable* dying_operand(Emitter& e, OpId id) {
 }
 
 /// Returns true for `x = cond ? x : constant` on a whole array with a scalar condition, e.g. where
-/// the sums of an empty loop are set to zero.
+/// the accumulators of an empty loop are set to zero.
 bool keeps_or_replaces(Emitter& e, OpId id, const Variable* place) {
   const ir::OpData& d = e.op(id);
   return d.opcode == Opcode::Select && place != nullptr && !e.is_array(d.operands[0]) &&

@@ -12,7 +12,7 @@ using namespace ir;
 namespace {
 
 /// With at least this number of unread groups, a store's warps need not synchronize before they
-/// write: they wait when they hand over the previous store, while a group is still unread.
+/// write: the wait happens when the previous store is issued, while a group is still unread.
 constexpr int kSpareGroups = 2;
 
 /// Returns true if a warpgroup uses the same bytes of a buffer for each of these tiles: rows whose

@@ -121,7 +121,7 @@ void Cta::check_repeat(Warp& w, const Instr& i, GlobalLock& lock, std::uint64_t 
       agents.rank(last->agent) != agents.rank(mine))
     return;
   if (!agents.of_one_warp(last->agent, mine) && w.known.generic.covers(last->agent, last->tick))
-    return;  // of another iteration
+    return;  // the read is of another iteration
   report(w, i, Detector::ScatterRepeats,
          fmt::format("{}: {}", global().describe(address), doc(Detector::ScatterRepeats)), lane,
          address);

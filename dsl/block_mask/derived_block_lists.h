@@ -20,9 +20,9 @@ struct EvaluatedLists {
 
 class DerivedBlockLists {
  public:
-  /// From bounds.
+  /// Derives the lists from bounds of the mask's values over blocks.
   explicit DerivedBlockLists(const MaskFunction& source);
-  /// From all values, for heads that are not packed.
+  /// Derives the lists from all values of the mask, for unpacked heads.
   explicit DerivedBlockLists(const EvaluatedMask& mask);
   ~DerivedBlockLists();
 

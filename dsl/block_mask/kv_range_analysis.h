@@ -1,7 +1,6 @@
 #pragma once
-// The keys that a tile of queries sees, as arithmetic of the kernel that is being traced: what
-// ir/analysis/mask/ranges computes on the host, for conditions whose ends are simple enough for
-// every program to recompute.
+// Records the range of keys that a tile of queries attends to in the kernel that is being traced,
+// for conditions whose ends are simple enough for every program to recompute.
 #include "dsl/functions/traced_function.h"
 #include "ir/analysis/mask/solved_conditions.h"
 #include "tegula/block_mask.h"

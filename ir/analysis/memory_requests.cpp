@@ -17,7 +17,7 @@ double lines_of_run(double bytes) {
                           : std::ceil(bytes / kL2Line);
 }
 
-/// Returns the lines that a line's worth of a row touches, from the distance of the rows.
+/// Returns the lines that 128 bytes of a row touch, given the distance between rows.
 double split_of(std::int64_t stride_bytes) {
   return stride_bytes % 128 == 0 ? 1 : stride_bytes % 64 == 0 ? 1.5 : 2;
 }

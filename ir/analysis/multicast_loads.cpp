@@ -92,7 +92,7 @@ bool MulticastLoads::have_equal_trip_counts() {
   const OpId select = bound();
   if (!select) return is_equal(bounds[1]);
   const Value condition = k_[select].operands[0];
-  // In iterations that only the neighbour needs, the fact of an `assume` may not hold.
+  // In iterations that only the neighbour needs, an assumption of the kernel may not hold.
   return is_equal(k_[select].operands[1]) &&
          (is_equal(condition) ||
           (varies_with(condition) == VariesWith::Tile && !states_facts(k_, body_)));

@@ -30,8 +30,8 @@ struct ReductionPlan {
   bool needs_cluster() const { return !block_masks.empty() || !block_digits.empty(); }
 };
 
-/// Refused if parts lie along sums of register, lane and warp bits; converting to a blocked layout
-/// first helps.
+/// Returns an error if parts are along sums of register, lane and warp bits; convert to a blocked
+/// layout first.
 Result<ReductionPlan> plan_reduction(const LinearLayout& layout, int dim);
 
 }  // namespace tegula::ir

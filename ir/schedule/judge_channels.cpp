@@ -65,7 +65,7 @@ class Channels {
       sum += bytes;
       most = std::max(most, bytes);
     }
-    // Stores use the slots in turn; the loads of a channel fill one slot together.
+    // Stores use the slots round-robin; the loads of a channel fill one slot together.
     return is_of_stores(c.kind) ? most : sum;
   }
 

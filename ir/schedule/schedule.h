@@ -54,7 +54,7 @@ std::string_view name(ChannelKind kind);
 std::string_view name(Engine engine);
 std::string_view name(TileOrder order);
 
-/// Warps that run the same ops. With two copies, two instances take tiles in turn (ping-pong).
+/// Warps that run the same ops. With two copies, they process tiles alternately (ping-pong).
 struct Role {
   Name name;
   int warps = 4;   ///< of one copy

@@ -34,7 +34,7 @@ SharedLayout staged_layout(Type tile);
 /// up to kStagingAlignment.
 std::int64_t staging_bytes(Type tile, std::int64_t columns = 0);
 
-/// A ring of buffers that its stores use in turn.
+/// A ring of buffers that its stores use round-robin.
 struct StagingRing {
   const Channel* channel = nullptr;  ///< in the author's Schedule; null if not in one
   std::vector<OpId> stores;          ///< in text order

@@ -17,7 +17,7 @@ struct CostRates {
   double mma_bytes = 0, wgmma_share = 0, mma_sync_share = 0;
   /// Decrease of that fraction per 64 instruction columns below 128, and per 64 above 128.
   double narrow_loss = 0, wide_loss = 0;
-  /// Relative loss of tensor-core time when several CTAs share an SM.
+  /// Relative loss of tensor-core time if several CTAs share an SM.
   double turn_loss = 0;
   /// Bytes of shared memory that the tensor cores read per cycle.
   double smem_bytes = 0;

@@ -126,12 +126,12 @@ struct Alignment {
   int bytes = 0;  ///< 0: no promise
 };
 /// Promises that the address of a view and all its strides other than 1 are multiples of this many
-/// bytes: a power of two from the size of an element to 16. Parts then move in pieces of up to this
-/// many bytes, along the dimension whose stride is the number 1, if the kernel can see that they
-/// begin at a multiple of a piece (`slice(c * 512, 512)`, steps from 0). A piece that crosses the
-/// end of the tensor moves element by element; an extent that the kernel can see to be a multiple
-/// (`8 * table(i)`) has no such pieces, and then a product's loop copies its operands ahead, 16
-/// bytes at a time. The devices `cpu` and `sim` check the promise.
+/// bytes: a power of two from the size of an element to 16. Parts then move in chunks of up to this
+/// many bytes, along the dimension whose stride is the constant 1, if the compiler can prove that
+/// they begin at a multiple of a chunk (`slice(c * 512, 512)`, steps from 0). A chunk that crosses
+/// the end of the tensor moves element by element; an extent that is provably a multiple (`8 *
+/// table(i)`) has no such chunks, and then the loop of a GEMM prefetches its operands, 16 bytes at
+/// a time. The devices `cpu` and `sim` check the promise.
 inline Alignment aligned(int bytes) { return {bytes}; }
 
 /// Returns the tensor of these extents and strides (in elements) at an address, a pointer scalar:

@@ -20,11 +20,11 @@ struct KvRange {
   Tile lo, hi;
 };
 
-/// An absent range means no bound: all keys may be visible, none is known to be seen by all rows.
+/// An absent range means no bound: any key may be visible, and no key is known to be full.
 struct KvRanges {
-  std::optional<KvRange> visible;  ///< no row sees any other key; 0 <= lo <= hi
-  std::optional<KvRange> full;     ///< all rows see these, as far as there are keys
-  /// The same as intervals, if there may be gaps: unordered, and they may overlap.
+  std::optional<KvRange> visible;  ///< no row attends to other keys; 0 <= lo <= hi
+  std::optional<KvRange> full;     ///< all rows attend to these, if they exist
+  /// The same as several intervals if there may be gaps; they are unordered and may overlap.
   std::vector<KvRange> visible_intervals, full_intervals;
 };
 
@@ -98,7 +98,7 @@ class BlockMask {
   bool has_parts() const { return has_parts_; }
   /// Returns true if all keys before a limit that rises with the rows are visible.
   bool is_up_to_row() const { return is_up_to_row_; }
-  /// Returns true if what a row sees depends on tensors, or cannot be traced.
+  /// Returns true if the keys of a row depend on tensors, or the mask cannot be traced.
   bool is_data_dependent() const { return depends_on_data_; }
   /// Returns true if a list can only be made by evaluating the mask for each pair. Without it, all
   /// keys of the range that is solved are visited.

@@ -201,7 +201,7 @@ struct RegisteredBackward {
 /// `TEGULA_EXPORT(name, callable);` at namespace scope, outside of namespaces: exports the callable
 /// as `name`, for tegula_find("name"), as the function tegula_export_name, and as the symbol
 /// __tvm_ffi_name of TVM-FFI. The expression is evaluated at the first use; if it throws, every
-/// call fails with that error. Operations in a lambda inside the macro have no line of their own:
+/// call fails with that error. All operations of a lambda inside the macro have the macro's line:
 /// define the kernel before the macro and export it.
 #define TEGULA_EXPORT(name, ...)                                                                   \
   static ::tegula::detail::Exported& tegula_exported_##name() {                                    \

@@ -314,7 +314,7 @@ class Kernel {
     return Kernel(detail::with_plan(*instance_, text, at));
   }
   /// Returns the same kernel with these plan fields where it supports them; otherwise explain()
-  /// reports why not. Has no effect on kernels whose programs work in clusters.
+  /// reports why not. Has no effect on kernels that use clusters.
   Kernel prefer(const PlanPatch& fields) const {
     return Kernel(detail::preferring(*instance_, fields));
   }

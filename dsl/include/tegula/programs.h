@@ -6,7 +6,7 @@
 
 /// Programs that wait for one another. A program may wait only for programs that are sure to run:
 /// those that have started, such as programs with smaller tickets, or all of them if the kernel has
-/// a grid_barrier. On the devices `cpu` and `sim` programs take turns, and a wait that nothing can
+/// a grid_barrier. On the devices `cpu` and `sim` programs run alternately, and a wait that cannot
 /// end throws ProgramError with the line of the wait.
 namespace tegula {
 
@@ -16,7 +16,7 @@ enum class Until : std::uint8_t {
   at_least,  ///< the integer is the value or larger
 };
 /// Waits until the integer at an address, of 32 or 64 bits, is `value`, or at least that. Later
-/// accesses of the program see the writes released there. Throws CompileError for other types.
+/// accesses of the program observe the writes released there. Throws CompileError for other types.
 void wait_until(const Arg& pointer, const Arg& value, Until until = Until::at_least,
                 MemoryScope scope = MemoryScope::gpu);
 
@@ -34,13 +34,13 @@ Tile global_timer(std::source_location at = std::source_location::current());
 /// number has started, so that waiting for it ends.
 Tile ticket(const Arg& counter, const Arg& count);
 
-/// Counts work that some programs have done for others, in an i32 or u32 that is initially 0.
+/// Counts completed work on which other programs wait, in an i32 or u32 that is initially 0.
 class Semaphore {
  public:
   explicit Semaphore(const Arg& counter) : counter_(counter) {}
   /// Publishes the earlier effects of this program, and adds `n` to the count.
   void signal(const Arg& n = 1) const { atomic_add(counter_, n, {}, MemoryOrder::release); }
-  /// Waits until the count is at least `n`, and sees the effects published before.
+  /// Waits until the count is at least `n`, and observes the effects published before.
   void wait(const Arg& n) const { wait_until(counter_, n); }
 
  private:
@@ -52,7 +52,7 @@ class Semaphore {
 class Turnstile {
  public:
   explicit Turnstile(const Arg& counter) : counter_(counter) {}
-  /// Waits for the program of turn - 1 to leave, and sees the effects of all earlier ones.
+  /// Waits for the program of turn - 1 to leave, and observes the effects of all earlier ones.
   void enter(const Arg& turn) const { wait_until(counter_, turn, Until::equal); }
   /// Admits the next program.
   void leave(const Arg& turn) const { atomic_store(counter_, turn + 1); }

@@ -73,8 +73,8 @@ class MmaLoop {
   /// Releases stationary operands if the condition holds: the next iteration of the outer loop may
   /// overwrite them.
   void release_stationary(Builder& b, Value condition);
-  /// Computes the position that the next outer iteration waits for. `brought` is true if this one
-  /// has loaded stationary operands.
+  /// Computes the position that the next outer iteration waits for. `brought` is true if this outer
+  /// iteration loads stationary operands.
   void end_stationary(Builder& b, Value brought);
   /// Returns the position of the pipeline after all iterations, computed from the trip count, for
   /// warpgroups that skip the loop.

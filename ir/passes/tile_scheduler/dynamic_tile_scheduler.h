@@ -1,6 +1,6 @@
 #pragma once
-// Dynamic tile scheduler: tile ids come one at a time from a counter in memory, or, for clusters of
-// two that multicast, in turn. The producer thread fetches an id while the previous tile runs,
+// Dynamic tile scheduler: tile ids come one at a time from a counter in memory or, for clusters of
+// two that multicast, round-robin. The producer thread fetches an id while the previous tile runs,
 // computes the tile's metadata, and passes both to every warp through a channel of two slots. This
 // is the protocol of the dynamic persistent schedulers of FlashAttention-3 and CUTLASS.
 #include "ir/passes/mma_loop/channel_ring.h"

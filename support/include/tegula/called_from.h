@@ -17,8 +17,8 @@ Loc set_called_from(Loc at);
 /// Returns true if an error at this location belongs to the current call of the library: the line
 /// of the call is known, and the location is unknown or in the library's own sources.
 bool is_of_call(const Loc& at);
-/// Returns true if `file` is a source of the language (dsl/) or one of its headers. No place of a
-/// user's program is there.
+/// Returns true if `file` is a source of the language (dsl/) or one of its headers, where no
+/// location of a user's program can be.
 bool is_source_of_language(std::string_view file);
 /// Returns the diagnostics of a library call, each with a location in the user's code. Those in the
 /// user's lambdas keep theirs; others get that of the call, and a note with the library's line.

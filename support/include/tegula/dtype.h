@@ -207,7 +207,7 @@ constexpr std::string_view name(DType d) { return dtype_info(d).name; }
 constexpr int size_bits(DType d) { return dtype_info(d).bits; }
 /// Returns the bytes that one element takes in memory: 1 for i1.
 constexpr int size_bytes(DType d) { return (dtype_info(d).bits + 7) / 8; }
-/// Return true for floating-point types, and for i1.
+/// `is_float` returns true for floating-point types, `is_bool` for i1.
 constexpr bool is_float(DType d) { return dtype_info(d).kind == DTypeKind::floating; }
 constexpr bool is_bool(DType d) { return dtype_info(d).kind == DTypeKind::boolean; }
 /// Returns true for signed and unsigned integers, but not for i1.

@@ -5,7 +5,7 @@
 
 #include "tegula/location.h"
 
-/// Errors are classified by who must act: the kernel's author, the machine's owner, or us.
+/// Errors are classified by who must act: kernel author, machine owner, or the authors of Tegula.
 namespace tegula {
 
 /// An additional location that explains an error, e.g. where an operand was defined.
@@ -76,7 +76,7 @@ class DeviceError : public Error {
   std::string name_;
 };
 
-/// We must act: an invariant is broken. Carries what is needed to reproduce the failure.
+/// Tegula must be fixed: an invariant is broken. Carries what is needed to reproduce the failure.
 class InternalError : public Error {
  public:
   explicit InternalError(std::string message, std::string reproducer = {});

@@ -159,9 +159,9 @@ struct AttentionExtras {
 struct AttentionSaved {
   Tensor O, lse = {};  ///< its results; lse: only with softmax
   Tensor sinks = {};   ///< its sinks, if it had some
-  /// The blocks of queries that see each block of keys (BlockListRows::keys), of 64 or 128 queries
-  /// and 128 keys. Required if the specification has `blocks`, of which it is the transposed list;
-  /// otherwise optional, for calls that share a list. Not for packed sequences.
+  /// The blocks of queries that attend to each block of keys (BlockListRows::keys), of 64 or 128
+  /// queries and 128 keys. Required if the specification has `blocks`, of which it is the
+  /// transposed list; otherwise optional, for calls that share a list. Not for packed sequences.
   std::optional<BlockList> blocks = {};
 };
 
@@ -243,7 +243,7 @@ class Attention {
               const Tensor& O, const CuSeqlens& lengths, const AttentionExtras& extras = {},
               Loc at = std::source_location::current()) const;
 
-  /// Attends to the keys and values of a cache in pages: Q [rows, heads, head_dim], O [rows, heads,
+  /// Attends to the keys and values of a paged KV cache: Q [rows, heads, head_dim], O [rows, heads,
   /// head_dim_v]; lse and row_max [rows, heads]. Mask and score receive the request's index as `b`,
   /// and positions in the request, as with `align_bottom_right`. Keys at or beyond kv_lengths are
   /// not read. Rows of O after the last request's are not written. A query without keys gives 0.
@@ -266,15 +266,15 @@ class Attention {
   /// Computes the gradients of the inputs of a dense call, by recomputing its weights (Dao et al.
   /// 2022). `dQ` is summed over blocks of keys in f32, in an order that differs from run to run, so
   /// its last bits may differ unless AttentionNumerics::deterministic is set; dK and dV are bitwise
-  /// reproducible. A query without keys gets 0.
-  /// Gradients follow from the specification: the mask's analysis with queries and keys exchanged
-  /// tells which blocks are visited, and the score function is differentiated (derivative.h; T1022
-  /// at its line where that is impossible). Tensors and Scalars that the score captures get
-  /// gradients, too (CapturedGradient). Weights are a softmax, or the scores themselves, which need
-  /// neither lse nor sinks. Scratch memory, from the stream: 8 + 4 d bytes for each query of each
-  /// head, whose number is padded to a multiple of 64; d is the head dim, rounded up to a power of
-  /// two from 16 on. Throws CompileError for invalid tensors (as the forward call), and for tensors
-  /// and specifications without gradients (T1662).
+  /// reproducible. A query without keys gets 0. Gradients follow from the specification: the mask's
+  /// analysis, with the roles of queries and keys exchanged, gives the blocks to visit, and the
+  /// score function is differentiated (derivative.h; T1022 at its line where that is impossible).
+  /// Tensors and Scalars that the score captures get gradients, too (CapturedGradient). Weights are
+  /// a softmax, or the scores themselves, which need neither lse nor sinks. Scratch memory, from
+  /// the stream: 8 + 4 d bytes for each query of each head, whose number is padded to a multiple of
+  /// 64; d is the head dim, rounded up to a power of two from 16 on. Throws CompileError for
+  /// invalid tensors (as the forward call), and for tensors and specifications without gradients
+  /// (T1662).
   ///
   ///     attn(stream, Q, K, V, O, {.lse = lse});
   ///     attn.backward(stream, Q, K, V, {.O = O, .lse = lse}, {.O = dO},

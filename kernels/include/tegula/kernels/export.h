@@ -10,8 +10,8 @@
 namespace tegula::kernels {
 
 /// A tensor that the score of an exported attention captures by reference, as a parameter: the
-/// variable has the argument's value during each call, and calls that set variables take turns.
-/// When the attention is made, it holds a tensor of that type and rank, of any extents.
+/// variable has the argument's value during each call, and such calls run one at a time. When the
+/// attention is made, it holds a tensor of that type and rank, of any extents.
 struct CapturedParameter {
   const char* name;
   Tensor* variable;

@@ -7,13 +7,12 @@
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
 
-/// Caches of keys and values in pages, and ragged batches of requests that use them
-/// (docs/serving.md).
+/// Paged KV caches, and ragged batches of requests that use them (docs/serving.md).
 namespace tegula::kernels {
 
-/// Where keys and values are. k [pages, rows, kv heads, head dim] and v [pages, rows, kv heads,
-/// head dim of values] are views with any strides but a contiguous last dimension: a cache [pages,
-/// kv heads, rows, head dim] is given as `cache.permute({0, 2, 1, 3})`.
+/// A KV cache in pages that requests share. k [pages, rows, kv heads, head dim] and v [pages, rows,
+/// kv heads, head dim of values] are views with any strides but a contiguous last dimension: a
+/// cache [pages, kv heads, rows, head dim] is given as `cache.permute({0, 2, 1, 3})`.
 struct KvCache {
   Tensor k, v = {};
   /// i32 [requests or more, pages per request]: the key at position p of request b is row p % rows
