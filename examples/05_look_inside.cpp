@@ -33,7 +33,7 @@ int main() {
   // `ptx` and `assemble` are there too. TEGULA_DUMP=all:DIR writes the same into files.
   const Tensor xs = x.to(Device::sim()), ys = Tensor::empty({40, 100}, DType::f32, Device::sim());
   scale(xs, ys, 3.0f);
-  std::printf("--- the machine's own form, for one thread\n%s\n", scale.dump("optimize").c_str());
+  std::printf("--- the code of one thread\n%s\n", scale.dump("optimize").c_str());
   std::printf("--- launch recipe\n%s\n--- explain\n%s\n", scale.dump("launch").c_str(),
               scale.explain().c_str());
   right = right && holds(scale.dump("optimize"), "simt") && holds(scale.explain(), "plan");
@@ -44,10 +44,10 @@ int main() {
   });
   try {
     broken(x, y);
-    std::printf("the mistake was not noticed\n");
+    std::printf("the mistake was not detected\n");
     right = false;
   } catch (const CompileError& e) {
-    std::printf("--- a mistake, as it is told\n%s\n", e.what());
+    std::printf("--- the error message\n%s\n", e.what());
     right = right && holds(e.what(), "05_look_inside.cpp:") && !e.diagnostic().code.empty();
   }
 
@@ -56,6 +56,6 @@ int main() {
   const std::vector<f32> result = y.to_vector<f32>();
   for (std::size_t i = 0; i < result.size(); ++i)
     right = right && result[i] == 3.0f * static_cast<f32>(i);
-  std::printf("%s\n", right ? "all as it should be" : "SOMETHING IS WRONG");
+  std::printf("%s\n", right ? "all checks passed" : "A CHECK FAILED");
   return right ? 0 : 1;
 }

@@ -50,6 +50,6 @@ int main() {
   right = right && tegula_call(square, args, 1, nullptr) == TEGULA_ARGUMENT;
   const TegulaError* error = tegula_last_error();
   std::printf("%s\n%s\n%s\n", error->text, error->hint,
-              right ? "all as it should be" : "SOMETHING IS WRONG");
+              right ? "all checks passed" : "A CHECK FAILED");
   return right ? 0 : 1;
 }

@@ -43,7 +43,7 @@ int main() {
   // Some fields: all others are chosen as before. This is another kernel, compiled separately.
   const auto shallow = product.with_plan({.stages = 2, .persistent = false});
   shallow(a, b, d);
-  std::printf("--- two slots a ring, a program for each tile\n%s\n",
+  std::printf("--- two slots per ring, one program per tile\n%s\n",
               plan_of(shallow.explain()).c_str());
   bool right = holds(shallow.explain(), "stages=2 ") && d.to_doubles() == c.to_doubles();
 
@@ -55,12 +55,12 @@ int main() {
   // A plan that does not fit is rejected; the error proposes one that fits.
   try {
     product.with_plan("stages=12")(a, b, d);
-    std::printf("twelve slots were not refused\n");
+    std::printf("twelve slots were not rejected\n");
     right = false;
   } catch (const CompileError& e) {
-    std::printf("--- too much\n%s\n", e.what());
+    std::printf("--- a plan that does not fit\n%s\n", e.what());
     right = right && holds(e.what(), "09_plan.cpp:") && holds(e.what(), "request stages=");
   }
-  std::printf("%s\n", right ? "all as it should be" : "SOMETHING IS WRONG");
+  std::printf("%s\n", right ? "all checks passed" : "A CHECK FAILED");
   return right ? 0 : 1;
 }

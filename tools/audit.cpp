@@ -202,7 +202,7 @@ void add_audit(CLI::App& program, int& exit_code) {
   command
       ->add_option("--seconds", args->options.seconds, "Seconds after which no measurement starts")
       ->capture_default_str();
-  command->add_option("--budget", args->budget, "Of each tuning")
+  command->add_option("--budget", args->budget, "Budget of each tuning")
       ->check(one_of({"quick", "full"}))
       ->capture_default_str();
   command->add_option("--device", args->device, "GPU; default: the best one");

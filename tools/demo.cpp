@@ -156,7 +156,7 @@ bool run_throughput(const std::string& backend) {
                               static_cast<double>(s.length + 1) *
                               static_cast<double>(s.head_dim * s.batch * s.heads);
     print_row(s, where,
-              fmt::format("{:.3f} ms, {:.1f} TFLOPS of pairs that are seen ({:.1f} if all causal "
+              fmt::format("{:.3f} ms, {:.1f} TFLOPS of visible pairs ({:.1f} if all causal "
                           "pairs counted)  {}",
                           1e3 * seconds, flops(s) / seconds / 1e12, all_causal / seconds / 1e12,
                           a.good() ? "agrees" : "DISAGREES"));
@@ -242,8 +242,9 @@ int demo() {
 }  // namespace
 
 void add_demo(CLI::App& program, int& exit_code) {
-  CLI::App* command = program.add_subcommand(
-      "demo", "Attention from two lambdas on every device here, checked, and what it compiles to");
+  CLI::App* command = program.add_subcommand("demo",
+                                             "Run attention with a mask and a score lambda on "
+                                             "every device, check it, and report its code");
   command->callback([&] { exit_code = demo(); });
 }
 

@@ -156,14 +156,15 @@ void add_explain(CLI::App& program, int& exit_code) {
     std::string kernel, target{ir::Target().name()}, backend = "llvm", svg;
   };
   auto o = std::make_shared<Options>();
-  c->add_option("KERNEL", o->kernel, "Which")->required()->check(one_of(names()));
+  c->add_option("KERNEL", o->kernel, "Name of the kernel")->required()->check(one_of(names()));
   c->add_option("--target", o->target, "Architecture")
       ->check(one_of(target_names()))
       ->capture_default_str();
   c->add_option("--backend", o->backend, "Emitter")
       ->check(one_of(backend_names()))
       ->capture_default_str();
-  c->add_option("--svg", o->svg, "Draw roles, rings and their timeline to this file instead");
+  c->add_option("--svg", o->svg,
+                "Write a drawing of roles, rings and their timeline to this SVG file instead");
   c->callback([o, &exit_code] {
     exit_code = explain(o->kernel, target_of(o->target), o->backend, o->svg);
   });

@@ -88,7 +88,8 @@ void add_schedule(CLI::App& program, int& exit_code) {
   add_common(searched, *o);
   searched->add_option("--restarts", o->search.restarts, "")->capture_default_str();
   searched->add_option("--moves", o->search.moves, "Of each restart")->capture_default_str();
-  searched->add_option("--seed", o->search.seed, "Of the random numbers")->capture_default_str();
+  searched->add_option("--seed", o->search.seed, "Seed of the random numbers")
+      ->capture_default_str();
   searched->callback([o, &exit_code] { exit_code = search(*o); });
 }
 

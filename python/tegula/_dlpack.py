@@ -1,4 +1,4 @@
-"""Tensors of any library as DLTensors, for the duration of a call."""
+"""Converts tensors of any library to DLTensors, for the duration of a call."""
 import ctypes
 import functools
 

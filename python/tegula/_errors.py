@@ -1,4 +1,4 @@
-"""Codes of the C interface as exceptions."""
+"""Exceptions for the error codes of the C interface."""
 from . import _c
 
 

@@ -1,4 +1,4 @@
-"""Libraries that export callables."""
+"""Loads libraries that export callables."""
 import ctypes
 import inspect
 import os
@@ -132,7 +132,7 @@ def _packed(name, param, value, stream, kept):
         capsule = _dlpack.capsule_of(value, stream)
         address, is_read_only = _dlpack.of_capsule(capsule)
         if is_read_only and param.access != _c.IN:
-            raise ValueError(f"argument {param.name} of {name} is written, and is read only")
+            raise ValueError(f"argument {param.name} of {name} is written, but the tensor is read-only")
         kept.append(capsule)
         return struct.pack("=IIQ", _c.TENSOR, 0, address)
     if param.kind == _c.POINTER and isinstance(value, int):

@@ -1,4 +1,4 @@
-"""Exported callables as operators of PyTorch: torch.library's define and impl, which cost a call less than custom_op."""
+"""Registers exported callables as PyTorch operators by torch.library's define and impl, which have less overhead per call than custom_op."""
 import ctypes
 import itertools
 import keyword
@@ -15,7 +15,7 @@ _FORMS = {_c.INT: "q", _c.FLOAT: "d"}
 
 
 def _exchange_table():
-    """Address of torch's DLPackExchangeAPI, or None: by it C reads tensors and the current stream itself."""
+    """Returns the address of torch's DLPackExchangeAPI, through which C reads tensors and the current stream, or None."""
     capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
     if capsule is None:
         return None
@@ -25,7 +25,7 @@ def _exchange_table():
 
 
 def _dimension(text):
-    """(name or None, factor, term) of a dimension: "M", "8", "M*8", "M+1"."""
+    """Returns (name or None, factor, term) of a dimension: "M", "8", "M*8", "M+1"."""
     if text.isdigit():
         return None, 0, int(text)
     name, times, factor = text.partition("*")
@@ -45,7 +45,7 @@ def _identifier(name):
 
 
 def _has_aligned_rows(t):
-    """Whether rows are contiguous and begin at multiples of 16 bytes. False if t is expanded, as the gradient of a sum is."""
+    """Returns true if rows are contiguous and begin at multiples of 16 bytes. False for an expanded tensor, such as the gradient of a sum."""
     *strides, last = t.stride() or (0,)
     return last == 1 and all(s and s * t.itemsize % 16 == 0 for s in strides) and t.storage_offset() * t.itemsize % 16 == 0
 
@@ -58,7 +58,7 @@ class _Call:
         self.table = _exchange_table()
         if self.table is not None:
             self.call_objects = exported.library.call_objects()
-        # A TegulaArg each; the kind and what is left out vary, so that numbers alone are fixed.
+        # One TegulaArg per parameter. The kind is packed in each call, because optional arguments may be omitted.
         self.packer = struct.Struct("=" + "".join("II" + _FORMS.get(p.kind, "Q") for p in exported.params))
         self.kinds = [p.kind for p in exported.params]
 
@@ -158,7 +158,7 @@ class Operator:
         return self._schema(self.inputs, False, *mask) + (f" -> {results}" if len(self.outputs) == 1 else f" -> ({results})")
 
     def _shapes_follow(self):
-        """Whether inputs name all dimensions of the outputs, and nothing else is written."""
+        """Returns true if the inputs name all dimensions of the outputs, and only outputs are written."""
         if not self.outputs or any(p.kind == _c.POINTER or p.access == _c.INOUT for p in self.params):
             return False
         known = {None} | {d for p in self.inputs if not p.optional for d in p.dims}
@@ -204,7 +204,7 @@ class Operator:
             return getattr(getattr(torch.ops, self.namespace), self.exported.name)(*inputs)
 
     def add_gradient(self, operators):
-        """Differentiates by the functional operator of the backward, so that a compiler sees it. Returns that operator."""
+        """Registers the functional operator of the backward as the gradient, so that compilers can trace it. Returns that operator."""
         if not self.has_functional or self.backward is None:
             return None
         other, of = operators.get(self.backward.name), f"the backward {self.backward.name} of {self.exported.name}"
@@ -259,7 +259,7 @@ class Operator:
                                         lib=self.torch_library)
 
     def refuse_gradient(self):
-        """Makes double backward an error; by default torch warns and leaves the gradient out."""
+        """Makes double backward an error; by default torch warns and omits the gradient."""
         def refuse(ctx, *grads):
             raise NotImplementedError(f"{self.exported.name} has no derivative: double backward is not supported")
 
@@ -267,14 +267,14 @@ class Operator:
 
 
 def register(library, namespace):
-    """Operators of what the library exports; a warning for each callable that could not be made."""
+    """Registers operators for the callables of the library; warns about each callable that cannot be one."""
     torch_library = torch.library.Library(namespace, "FRAGMENT")
     operators = {}
     for name in library.names:
         try:
             operators[name] = Operator(library, namespace, library._exported[name], torch_library)
         except Failure as error:
-            warnings.warn(f"{name} of {library.path} is no operator: {error}", stacklevel=3)
+            warnings.warn(f"{name} of {library.path} cannot be a PyTorch operator: {error}", stacklevel=3)
     for backward in {operator.add_gradient(operators) for operator in operators.values()} - {None}:
         if backward.backward is None:
             backward.refuse_gradient()

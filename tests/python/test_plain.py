@@ -150,7 +150,7 @@ class Errors(unittest.TestCase):
                            (lambda: mine.add(x, array.array("f", [1]), x), "argument y of add is an array: it is not a number")):
             with self.assertRaisesRegex(TypeError, text):
                 call()
-        with self.assertRaisesRegex(ValueError, "argument z of add is written, and is read only"):
+        with self.assertRaisesRegex(ValueError, "argument z of add is written, but the tensor is read-only"):
             mine.add(x, x, Array([1], versioned=True, read_only=True))
         with self.assertRaisesRegex(AttributeError, "exports no subtract; it exports add"):
             mine.subtract

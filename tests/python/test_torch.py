@@ -42,7 +42,7 @@ class Operators(unittest.TestCase):
 
     def test_says_what_is_no_operator(self):
         text = "\n".join(str(w.message) for w in SAID)
-        self.assertRegex(text, "thrown of .* is no operator: the callable threw an exception: no configuration file")
+        self.assertRegex(text, "thrown of .* cannot be a PyTorch operator: the callable threw an exception: no configuration file")
         self.assertFalse(hasattr(ops, "thrown_out"))
 
     def test_values(self):

@@ -58,7 +58,7 @@ def faults(root):
         words = set(re.findall(r"\w+", "\n".join(lines)))
         for name, mnemonic in rows:
             if mnemonic not in words:
-                yield f"ir/ops.def: {mnemonic} stands in no file test"
+                yield f"ir/ops.def: {mnemonic} is in no file test"
     passes = set(PASS.findall((root / "ir/passes/passes.def").read_text()))
     files = {path.stem for path in (root / "ir/passes").glob("*.cpp")}
     for name in sorted(files - passes):

@@ -15,7 +15,7 @@ HOMES = ("ir/target.h", "ir/target.cpp", "ir/targets.def", "autotune/profiles/")
 COMMENT = re.compile(r"^\s*//.*|\s//[ /!].*")
 
 RULES = [
-    (re.compile(r'"sm_\d'), "the name of a target; ask the row (k.info.target->has_wgmma)"),
+    (re.compile(r'"sm_\d'), "the name of a target; query the row (k.info.target->has_wgmma)"),
     (re.compile(r"\b(232'?448|233'?472|166'?912|167'?936)\b|\b(16[34]|22[578])\s*(\*\s*1024|<<\s*10)\b"),
      "shared memory of a CTA or an SM; use TargetRow::shared_bytes_per_cta, ring_bytes()"),
     (re.compile(r"\b(65'?536|64\s*\*\s*1024)\b|\b16'?384\s*/"), "registers of an SM; use TargetRow::registers_per_sm"),
