@@ -56,7 +56,7 @@ def main():
         shutil.copy(source / "ir/passes/make_persistent.cpp", root / "ir/passes")
         with (root / "ir/ops.def").open("a") as rows:
             rows.write('SIMT_OP(Planted, "planted", exact(0), 0, 0, infer_none, kEffects, "Nothing.")\n')
-        assert check(root) == (1, "ir/ops.def: planted stands in no file test\n"), check(root)
+        assert check(root) == (1, "ir/ops.def: planted is in no file test\n"), check(root)
 
 
 if __name__ == "__main__":
