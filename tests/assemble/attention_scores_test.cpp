@@ -43,7 +43,7 @@ TEST_F(Assembled, AttentionWithScores) {
     }
 }
 
-/// Lanes that compute for each other take registers beside limits on both sides, and beside what
+/// Lanes that compute for each other take registers in addition to limits on both sides and to what
 /// finds the next block: by shared memory, and by shuffles.
 TEST_F(Assembled, AttentionWithScoresOfDistances) {
   const Tensor table = Tensor::zeros({32, 1}, DType::f32, Device::cpu()),
@@ -59,7 +59,7 @@ TEST_F(Assembled, AttentionWithScoresOfDistances) {
     }
 }
 
-/// Accumulator-init terms stay in registers beside those that find the next block, and beside
+/// Accumulator-init terms stay in registers in addition to those that find the next block, and to
 /// limits on both sides.
 TEST_F(Assembled, AttentionWithTermsUnderMasks) {
   const Tensor ids = Tensor::zeros({64}, DType::i32, Device::cpu());

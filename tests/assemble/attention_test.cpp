@@ -69,7 +69,7 @@ TEST_F(Assembled, AttentionUnderTwoComparisons) {
   for (const runtime::Backend backend : here()) expect_clean(tile, "sm_90a", true, backend);
 }
 
-/// Head dims between, and values of another one: tiles of their own.
+/// Head dims between, and values of another one: separate tiles.
 TEST_F(Assembled, AttentionOfOtherHeadDims) {
   struct Dim {
     int dim, head_dim_v;
@@ -94,7 +94,7 @@ TEST_F(Assembled, AttentionOfOtherHeadDims) {
 }
 
 /// Programs that share keys, of one cluster and of several, of heads packed or not, with all that
-/// may be asked for.
+/// may be requested.
 TEST_F(Assembled, AttentionOfSharedKeys) {
   const Stream cpu(Device::cpu());
   const auto numbers = [](std::initializer_list<std::int64_t> shape) {
@@ -116,7 +116,7 @@ TEST_F(Assembled, AttentionOfSharedKeys) {
       }
 }
 
-/// Sequences one behind the other, and a group's heads in one tile, with all that may be asked for.
+/// Sequences one after another, and a group's heads in one tile, with all that may be requested.
 TEST_F(Assembled, AttentionOfSequencesAndGroups) {
   const Stream cpu(Device::cpu());
   const auto numbers = [](std::initializer_list<std::int64_t> shape) {
@@ -194,7 +194,7 @@ TEST_F(Assembled, AttentionOverEvaluatedLists) {
 }
 
 /// Attention in the language, with a mask and a distance in its scores: many values depend on the
-/// loop's index, which invites a compiler to carry them round the loop beside the wgmmas.
+/// loop's index, which invites a compiler to carry them round the loop next to the wgmmas.
 TEST_F(Assembled, AttentionWithDistances) {
   const auto attention = bench::attention_with_distances();
   const Tensor t = host({1, 1, 64, 128});

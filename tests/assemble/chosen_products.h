@@ -83,7 +83,7 @@ class ChosenProducts {
   void of_lines(MatmulProblem p, Class type, bool for_sm_80) {
     for (const bool a : {true, false})
       for (const bool b : {true, false}) {
-        // Nothing asks for the lines of others.
+        // Nothing requests the lines of others.
         if ((type != Class::Halves || for_sm_80) && !(a && b)) continue;
         p.a_lines = a ? LinePhase::whole : LinePhase::split;
         p.b_lines = b ? LinePhase::whole : LinePhase::split;

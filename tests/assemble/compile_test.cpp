@@ -112,7 +112,7 @@ TEST(Compile, NamesTheDimensionsThatDiffer) {
   }
 }
 
-/// Nothing asks for a driver, and GPUs that come later share the code.
+/// Nothing requests a driver, and GPUs that come later share the code.
 TEST(Compile, GpusOfOneTargetShareIt) {
   const EnvOverride scope(without_cache());
   const auto k = kernel("shared_by_gpus", [](In<f32, 1> x, Out<f32, 1> y) {

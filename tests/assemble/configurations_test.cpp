@@ -202,7 +202,7 @@ struct Job {
   }
 };
 
-/// By every back end, on all cores; traced one after the other, as that changes the environment.
+/// By every back end, on all cores; traced one after another, as that changes the environment.
 void expect_all_clean(std::span<const Row> rows) {
   std::vector<ir::Kernel> kernels;
   for (const Row& row : rows) {

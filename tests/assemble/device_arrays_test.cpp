@@ -20,7 +20,7 @@ void expect_no_spills(const ir::Kernel& tile, const std::string& plan) {
   for (const runtime::Backend backend : here()) expect_clean(tile, "sm_90a", false, backend, plan);
 }
 
-/// The kernels of a sort, with the plans that they ask for.
+/// The kernels of a sort, with the plans that they request.
 TEST_F(DeviceArrays, SortsDoNotSpill) {
   for (const DType dtype : {DType::f32, DType::i64}) {
     SCOPED_TRACE(name(dtype));

@@ -90,7 +90,7 @@ TEST(MemoryBarriers, OneAfterAnAcquire) {
     t.y(t.i) += t.x(t.i);
   });
 }
-/// The answer goes to all threads behind the same barrier; the one in front is that of its place.
+/// The answer goes to all threads after the same barrier; the one before it is that of its place.
 TEST(MemoryBarriers, OneAfterAnAcquireWithAUsedResult) {
   expect_events("BABG", [](Program t) {
     t.y(t.i) += cast<f32>(atomic_xchg(t.p + t.n, 1, {}, MemoryOrder::acquire));
@@ -109,7 +109,7 @@ TEST(MemoryBarriers, NoneOfARelaxedOne) {
     atomic_xchg(t.p + t.n, 1);
   });
 }
-/// A lock: what it guards lies between one barrier behind its acquire and one in front of its
+/// A lock: what it guards is between one barrier after its acquire and one before its
 /// release.
 TEST(MemoryBarriers, BarriersOfALock) {
   expect_events("BABGBR", [](Program t) {

@@ -41,7 +41,7 @@ TEST_F(Assembled, OtherStepsWithABiasByTma) {
                          {.tiles = AttentionTileShape{128, keys}});
 }
 
-/// Beside what finds the next block, and beside another tensor, read by threads.
+/// In addition to the block search, and to another tensor that threads read.
 TEST_F(Assembled, AListWithABiasByTma) {
   const Mask documents = masks::document(Tensor::zeros({64}, DType::i32, Device::cpu())),
              padding = masks::key_padding(Tensor::zeros({1}, DType::i32, Device::cpu()));

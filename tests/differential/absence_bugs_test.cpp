@@ -1,4 +1,4 @@
-// Thirty mistakes that a compiler of absence, memory order and threads could make, planted behind
+// Thirty mistakes that a compiler of absence, memory order and threads could make, planted after
 // the pass that would make them. The simulator must show each: by a finding, or by a result that
 // differs from the interpreter's.
 #include <gtest/gtest.h>
@@ -342,7 +342,7 @@ TEST(AbsenceBugs, TwentyEightOfThirtyAreCaught) {
   EXPECT_GE(test::count_caught(kFaults, [](ir::Kernel& k, const Fault& f) { f.plant(k); }), 28);
 }
 
-/// Ops that say what a mask lacks stood in front of what they use: `cpu` crashed.
+/// Ops that say what a mask lacks stood before what they use: `cpu` crashed.
 TEST(AbsenceBugs, AMaskThatBranchesHandOut) {
   const ir::Kernel tile = parse(kNested.text);
   fuzz::Arguments want = test::arguments(kNested, tile);

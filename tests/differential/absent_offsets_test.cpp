@@ -28,7 +28,7 @@ void expect_pages(Device device, bool is_filled) {
           written(page, i) = x + 1.0f;
         }
       });
-  // The last entry names a page that is not there; behind it there is no entry.
+  // The last entry names a page that is not there; after it there is no entry.
   const Tensor table = Tensor::from(std::vector<i32>{1, 0, 2}, device),
                pages =
                    Tensor::from(std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8}, device).reshape({2, 4});

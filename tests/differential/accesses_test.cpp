@@ -100,7 +100,7 @@ TEST_P(Accesses, CapturedTensorsAreWritten) {
   EXPECT_THROW(step(stream(), state), CompileError);
 }
 
-/// Indices of 64 bits whose lower halves name an element: they lie outside, as others that no
+/// Indices of 64 bits whose lower halves name an element: they are outside, as others that no
 /// tensor of the call has room for do.
 TEST_P(Accesses, IndicesBeyond32Bits) {
   constexpr std::int64_t kFar = std::int64_t{1} << 32;

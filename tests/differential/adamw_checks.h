@@ -8,7 +8,7 @@
 namespace tegula::test {
 using namespace kernels;
 
-/// A parameter of `count` elements; a misaligned one begins one element behind a 16-byte boundary.
+/// A parameter of `count` elements; a misaligned one begins one element after a 16-byte boundary.
 inline AdamWTensors adamw_tensors(std::int64_t count, DType weight, DType gradient, Device device,
                                   bool is_aligned) {
   const auto of = [&](DType dtype, std::uint64_t seed) {

@@ -39,7 +39,7 @@ TEST_P(AddressViews, UpdateManyTensors) {
   std::vector<i32> chunks;
   const Tensor pool = Tensor::integers({4096}, DType::bf16, -64, 64, 3, device());
   const std::vector<double> before = pool.to_doubles();
-  std::int64_t first = 1;  // 2 bytes behind an aligned address
+  std::int64_t first = 1;  // 2 bytes after an aligned address
   for (const std::int64_t n : {1, 7, 512, 0, 700, 1300}) {
     gradients.push_back(Tensor::integers({std::max<std::int64_t>(n, 1)}, DType::f32, -16, 16,
                                          static_cast<std::uint64_t>(n), device()));

@@ -216,7 +216,7 @@ TEST_P(AnyExtents, ProductsByThreeWarps) {
   expect_equal(Y, want);
 }
 
-/// Rings whose slots are no whole vectors: 19 x 11 elements of 4 bytes.
+/// Rings whose slots are not whole vectors: 19 x 11 elements of 4 bytes.
 TEST_P(AnyExtents, ProductsOfOddRows) {
   const auto product = kernel("product", [](In<f32, 2> A, In<f32, 2> B, Out<f32, 2> C) {
     for (auto [m, n] : grid(C, 19, 5)) {

@@ -129,7 +129,7 @@ TEST_P(AtomicTiles, FromRegisters) {
   check<bf16, f32>(64, 64, "");
 }
 
-/// Rows that are not multiples of 16 bytes, and a part of a tensor: nothing beside it changes.
+/// Rows that are not multiples of 16 bytes, and a part of a tensor: nothing next to it changes.
 TEST_P(AtomicTiles, RaggedAndAmongOthers) {
   plan("persistent=1 tma_store=1");
   const std::int64_t m = 200, k = 72;
@@ -202,7 +202,7 @@ TEST_P(AtomicTiles, OldValues) {
 
 /// y += x several times over, by programs that meet in each element. Neighbours are added by one
 /// instruction (the assembler's twin: assemble_atomics_test) where rows of y are whole words; rows
-/// of 251 elements are not, and nothing behind a ragged end may change.
+/// of 251 elements are not, and nothing after a ragged end may change.
 TEST_P(AtomicTiles, RunsOfNeighbours) {
   add_runs<bf16>();
   add_runs<f16>();
@@ -210,7 +210,7 @@ TEST_P(AtomicTiles, RunsOfNeighbours) {
   add_runs<f64>();
 }
 
-/// Absent indices or values, behind the end of x, go nowhere.
+/// Absent indices or values, after the end of x, go nowhere.
 TEST_P(AtomicTiles, AbsentIndicesAndValues) {
   const auto scattered =
       kernel("scattered", [](In<i32, 1> x, InOut<i32, 1> count, InOut<i32, 1> seen, Ptr<i32> copy) {
@@ -237,7 +237,7 @@ TEST_P(AtomicTiles, AbsentIndicesAndValues) {
 }
 
 /// Each program takes a place by a counter, which all its threads need to know, and writes tiles
-/// that are no powers of two there; elements that several threads hold count once.
+/// that are not powers of two there; elements that several threads hold count once.
 TEST_P(AtomicTiles, PlacesByACounter) {
   constexpr int kWidth = 5, kPrograms = 7;
   const auto placed = kernel("placed", [](Ptr<i32> counter, Ptr<i32> out, InOut<i32, 1> total) {

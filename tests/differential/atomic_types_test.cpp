@@ -43,7 +43,7 @@ Tile combined(Kind kind, const Tile& pointers, const Tile& values) {
 
 class AtomicTypes : public test::OnDevice {
  protected:
-  /// The contents of memory behind 96 operations by `values`, beginning with `first`.
+  /// The contents of memory after 96 operations by `values`, beginning with `first`.
   template <class T>
   std::vector<double> after(Kind kind, const std::vector<double>& values, double first) {
     const auto into = kernel("into", [kind](In<T, 1> x, Ptr<T> memory) {

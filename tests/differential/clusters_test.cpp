@@ -136,7 +136,7 @@ TEST_P(Clusters, FoldsOfRowsHeldTogether) {
   }
 }
 
-/// Softmax's pair by a function, beside scalars of another type, and the values of each program.
+/// Softmax's pair by a function, next to scalars of another type, and the values of each program.
 TEST_P(Clusters, PairsByAFunction) {
   const auto pairs = kernel("pairs", [](In<f32, 1> x, Out<f32, 2> y, Out<i64, 2> ranks) {
     for (auto r : grid(rows(y), 1, cluster(4))) {
@@ -164,7 +164,8 @@ TEST_P(Clusters, PairsByAFunction) {
   expect_equal(ranks, {0, 10, 20, 30, 0, 10, 20, 30});
 }
 
-/// Narrow types, extents that are no powers of two, and several exchanges whose memory is the same.
+/// Narrow types, extents that are not powers of two, and several exchanges whose memory is the
+/// same.
 TEST_P(Clusters, GatheredTilesOfAnyType) {
   const auto gathers =
       kernel("gathers", [](In<bf16, 2> x, Out<bf16, 3> y, Out<u8, 2> small, Out<f32, 1> last) {

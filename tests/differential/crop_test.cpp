@@ -20,7 +20,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, Crop, testing::Values(Device::cpu(), Device::s
 auto group_sums() {
   return kernel("group_sums", [](In<f32, 2> x, In<i32, 1> starts, Scalar<i32> longest,
                                  Out<f32, 2> twice, Out<f32, 3> sums) {
-    twice.partial();  // rows behind the last group stay
+    twice.partial();  // rows after the last group stay
     for (auto [g, m] : grid(GridSpace({starts.dim(0) - 1, longest}), 1, 32)) {
       const Tile first = fill_absent(starts(g), 0), end = fill_absent(starts(g + 1), 0);
       const Index rows = m.shifted(first);

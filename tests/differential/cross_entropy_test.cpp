@@ -14,7 +14,7 @@ TEST_P(CrossEntropies, AndTheirGradients) { check_cross_entropies(GetParam()); }
 
 TEST_P(CrossEntropies, WithTheLinearLayer) { check_linear_cross_entropies(GetParam()); }
 
-/// Labels that are no class, a NaN among the logits, and a class of probability 0.
+/// Labels that are not classes, a NaN among the logits, and a class of probability 0.
 TEST_P(CrossEntropies, NoNumbers) {
   const Device device = GetParam();
   Doubles logits = Tensor::normal({7, 50}, DType::f32, 0, 1, 1, Device::cpu()).to_doubles();

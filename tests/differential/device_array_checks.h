@@ -25,7 +25,7 @@ inline Tensor array_of(const Doubles& values, DType dtype, Device device) {
       .to(device);
 }
 
-/// Whole numbers from -3 to 3: their sums are exact in all types, with a NaN behind two thirds.
+/// Whole numbers from -3 to 3: their sums are exact in all types, with a NaN after two thirds.
 inline Doubles numbers_to_add(std::int64_t n, bool has_nan) {
   Doubles x(n);
   for (std::int64_t i = 0; i < n; ++i) x[i] = static_cast<double>((i * 7919) % 7 - 3);
@@ -151,7 +151,7 @@ inline void check_segment_sum(std::int64_t segments, std::int64_t columns, DType
   expect_elements(y, want, 0, 0);
 }
 
-/// Segments whose offsets fall are empty, in front of a long one, too.
+/// Segments whose offsets fall are empty, before a long one, too.
 inline void check_falling_segments(Device device) {
   constexpr std::int64_t kElements = 900;
   const Doubles offsets{700, 20, 20, 25, 3, 800, 0, 1};

@@ -11,7 +11,7 @@
 namespace tegula::test {
 using namespace kernels;
 
-/// Many ties, both zeros, infinities and NaN in front, between and behind.
+/// Many ties, both zeros, infinities and NaN first, between numbers and last.
 inline Doubles keys_with_ties(std::int64_t n, DType dtype, std::int64_t distinct) {
   Doubles keys(n);
   for (std::int64_t i = 0; i < n; ++i) {
@@ -35,7 +35,7 @@ inline std::vector<std::int64_t> order_of(std::span<const double> keys, Directio
     if (std::isnan(keys[a]) || std::isnan(keys[b])) return !std::isnan(keys[a]);
     return direction == Direction::ascending ? keys[a] < keys[b] : keys[a] > keys[b];
   });
-  // A NaN is not in front of another.
+  // A NaN is not before another.
   std::stable_partition(order.begin(), order.end(),
                         [&](std::int64_t i) { return !std::isnan(keys[i]); });
   return order;
@@ -169,8 +169,8 @@ inline void check_topks(Device device) {
     }
 }
 
-/// Rows whose best numbers are worse than the zeros that memory behind a row would give, and rows
-/// of NaN beside infinities.
+/// Rows whose best numbers are worse than the zeros that memory after a row would give, and rows
+/// of NaN next to infinities.
 inline void check_topks_of_extremes(Device device) {
   for (const std::int64_t n : {500, 512})
     for (const DType dtype : {DType::bf16, DType::f32})
@@ -211,7 +211,7 @@ inline void check_topks_by_words(Device device) {
     }
 }
 
-/// Rows that lie apart, after a call for rows of the same shape that do not.
+/// Rows that are apart, after a call for rows of the same shape that do not.
 inline void check_topk_of_parts(Device device) {
   const Tensor wide = tensor_of(keys_with_ties(5 * 256, DType::bf16, 90), {5, 256}, DType::bf16,
                                 device),

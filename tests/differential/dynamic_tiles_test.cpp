@@ -109,7 +109,7 @@ class Planted : public testing::Test {
     });
   }
 
-  /// The next op of that kind before or behind `op` in its region.
+  /// The next op of that kind before or after `op` in its region.
   OpId near(OpId op, Opcode kind, bool before) const {
     do op = before ? (*k_)[op].prev : (*k_)[op].next;
     while ((*k_)[op].opcode != kind);

@@ -131,7 +131,7 @@ TEST_P(EarlyExit, ProgramsEnd) {
   }
 }
 
-/// Elements take branches of their own and loop as often as they need; absent ones never.
+/// Elements take separate branches and loop as often as they need; absent ones never.
 TEST_P(EarlyExit, MapsElements) {
   const auto k = kernel("collatz", [](In<i32, 1> x, Scalar<i32> first, Out<i32, 1> y) {
     for (auto i : grid(y, 64))

@@ -10,7 +10,7 @@ struct EmbeddingCase {
   std::int64_t rows, columns, tokens;
 };
 
-/// Ids among which a few are frequent, and some are no rows.
+/// Ids among which a few are frequent, and some are not rows.
 inline Tensor ids_of(const EmbeddingCase& c, Device device) {
   Doubles ids(c.tokens);
   for (std::int64_t t = 0; t < c.tokens; ++t)

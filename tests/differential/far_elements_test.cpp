@@ -1,4 +1,4 @@
-// Elements that lie beyond 2^31 and 2^32 bytes, by interpreter and simulator: memory is reserved
+// Elements that are beyond 2^31 and 2^32 bytes, by interpreter and simulator: memory is reserved
 // and not touched but for what the kernel reads and writes.
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ TEST_P(FarElements, AreFoundByTheirIndex) {
 
 TEST_P(FarElements, AreFoundByTheirStride) {
   const std::int64_t stride =
-      k2To31 / 4 + 4096;  // elements of f32: the third row lies beyond 2^32 bytes
+      k2To31 / 4 + 4096;  // elements of f32: the third row is beyond 2^32 bytes
   const test::ReservedMemory memory(static_cast<std::size_t>(2 * stride + 64) * 4);
   if (!memory.is_there()) GTEST_SKIP() << "no address space for 4 GiB";
   const auto doubled = kernel("doubled", [](InOut<f32, 2> x) {

@@ -1,5 +1,5 @@
 // Two back-to-back MMAs an iteration, the second skewed: work that a loop does in its first
-// iteration only, where that iteration is peeled (the second MMA's operand itself, rows beside it,
+// iteration only, where that iteration is peeled (the second MMA's operand itself, rows next to it,
 // and both where there is no other iteration), and other readers of that operand.
 #include <gtest/gtest.h>
 

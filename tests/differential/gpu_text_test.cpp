@@ -45,7 +45,7 @@ TEST_P(GpuText, IsThatOfTheKernel) {
   EXPECT_NE(ptx.find(".visible .entry " + entry + "("), std::string::npos) << ptx;
   EXPECT_NE(ptx.find("st.global"), std::string::npos) << ptx;
   EXPECT_FALSE(k.dump("emit").empty());
-  // The plan that was asked for is that of the text.
+  // The plan that was requested is that of the text.
   const auto planned = k.with_plan("num_warps=2");
   planned(Tensor::iota({100}, DType::f32, device), z);
   if (device.kind != DeviceKind::cpu) {

@@ -64,7 +64,7 @@ auto counting(Loop loop) {
                 });
 }
 
-/// Takes the iteration; leaves before the one behind `break_at`, if that counts one.
+/// Takes the iteration; leaves before the one after `break_at`, if that counts one.
 struct Counted {
   void operator()(Tile& count, Tile& last, const Index& i) const {
     count += 1;
@@ -118,7 +118,7 @@ TEST_P(LoopEnds, ScalarEnds) {
   }
 }
 
-/// Operands are brought ahead of the products: what lies beyond indices is not brought.
+/// Operands are brought ahead of the products: what is beyond indices is not brought.
 TEST_P(LoopEnds, ProductsNearTheEnd) {
   const auto sums = [](int rows) {
     return kernel("sums", [rows](In<f16, 2> A, In<f16, 2> B, Scalar<i32> first, Scalar<i32> end,

@@ -115,7 +115,7 @@ TEST_P(MaskedAttention, BatchesAndGroups) {
                     in.expected([&](auto b, auto, auto q, auto kv) {
                       return q >= kv && kv >= padding[static_cast<std::size_t>(b)];
                     }));
-  // Heads with windows of their own.
+  // Heads with separate windows.
   const Tensor windows = integers({3, 40, 0, 500});
   const auto of_heads = [windows](const Tile&, const Tile& h, const Tile& q, const Tile& kv) {
     return q >= kv && q - kv <= view<i32, 1>(windows)(h);

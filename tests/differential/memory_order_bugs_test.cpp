@@ -1,5 +1,5 @@
 // Mistakes that the pass memory_order could make, planted in programs of memory_programs.h: each
-// barrier that it places left out, one access late, or in front of the loop it stands in. Some
+// barrier that it places left out, one access late, or before the loop it is in. Some
 // order of warps must show it, by wrong values or a finding of the simulator.
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ using namespace ir;
 
 enum class Fault : std::uint8_t { None, LeftOut, Late, InFrontOfTheLoop };
 
-/// The op of the region that a barrier guards, behind it.
+/// The op of the region that a barrier guards, after it.
 OpId next_access(const ir::Kernel& k, OpId barrier) {
   OpId op = k[barrier].next;
   while (op && !info(k[op].opcode).has(kReads | kWrites) && k[op].regions.empty()) op = k[op].next;

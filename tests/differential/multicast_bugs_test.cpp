@@ -16,7 +16,7 @@ using Problem = test::ProblemOfTiles;
 
 constexpr std::int64_t kBytesOfA = 64 * 32 * 2, kBytesOfB = 32 * 96 * 2;
 
-/// Three rows of tiles: every second column begins with a tile whose neighbour lies in another one.
+/// Three rows of tiles: every second column begins with a tile whose neighbour is in another one.
 /// Nine tiles: the last is alone.
 constexpr Problem kOdd{3, 3, 5};
 
@@ -34,7 +34,7 @@ Plan plan_of(bool shares, bool ahead = false) {
           .multicast = shares};
 }
 
-/// `shared` of the clusters' pairs of tiles lie in one column.
+/// `shared` of the clusters' pairs of tiles are in one column.
 void expect_bytes(Problem p, std::int64_t shared) {
   SCOPED_TRACE(testing::Message() << p.rows << "x" << p.columns << " tiles, steps " << p.steps);
   PlannedProduct with(p, plan_of(true)), ahead(p, plan_of(true, true)), without(p, plan_of(false));

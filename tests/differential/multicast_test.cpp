@@ -87,7 +87,7 @@ TEST_P(Multicast, HalvesByPieces) { expect_all_shapes<bf16, bf16>({128, 256, 64}
 
 TEST_P(Multicast, EightBits) { expect_all_shapes<f8e4m3, bf16>({128, 256, 128}, 5, true); }
 
-/// Groups of one row: neighbours lie beside each other and share A.
+/// Groups of one row: neighbours are next to each other and share A.
 TEST_P(Multicast, RowsOfTiles) {
   const auto kernel = matmul_of<bf16, f32>({.bm = 128, .bn = 192, .bk = 64});
   const std::int64_t m = 392, n = 600, k = 200;

@@ -123,7 +123,7 @@ TEST_P(NanFolds, RaggedBlocks) {
   expect(most, want_most, "max");
 }
 
-/// Integers have no value that every element exceeds; elements in front of the view are not there
+/// Integers have no value that every element exceeds; elements before the view are not there
 /// nevertheless.
 template <class T>
 void expect_place_behind_the_front(const Stream& stream, Device device) {

@@ -30,7 +30,7 @@ void set_order(ir::Kernel& k, Opcode opcode, const char* from, const char* to) {
 void narrow(ir::Kernel& k, const char* sem) {
   k[nth_op(k, Opcode::AtomGlobal, 0, ordered(sem))].attrs.set(AttrName::scope, "cta");
 }
-/// The store comes behind the op.
+/// The store comes after the op.
 void store_behind(ir::Kernel& k, OpId store, OpId op) {
   k.unlink(store);
   test::insert_after(k, op, store);
@@ -138,7 +138,7 @@ TEST(OrderBetweenBugs, EachIsCaught) {
     caught += how.empty() ? 0 : 1;
   }
   std::printf("%zu planted, %d caught\n", std::size(kFaults), caught);
-  // The sum's flag in front of its store goes unseen: the next program happens to read it later.
+  // The sum's flag before its store goes unseen: the next program happens to read it later.
   EXPECT_GE(caught, 16);
 }
 

@@ -1,5 +1,5 @@
 // Forty mistakes that a compiler of sorts, ranks, scans by functions, gathers, scatters and parts
-// of tiles could make, planted behind the pass that would make them. The simulator must show each:
+// of tiles could make, planted after the pass that would make them. The simulator must show each:
 // by a finding, or by a result that differs from the interpreter's.
 #include <gtest/gtest.h>
 

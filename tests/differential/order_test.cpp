@@ -24,7 +24,7 @@ struct Case {
   int rows = 2, n = 1, k = 0, warps = 4;
   bool is_descending = false;
   Absent absent = Absent::Nothing;
-  int ragged = 0;  ///< elements of the tile behind the tensor's end
+  int ragged = 0;  ///< elements of the tile after the tensor's end
 
   int kept() const { return k == 0 ? n : k; }
   bool is_present(int i) const {
@@ -229,7 +229,7 @@ TEST_P(Order, LongLines) {
   check<f32>({.n = 8192, .k = 1000, .warps = 16}, few_numbers(16384, 3000));
 }
 
-/// The indices of values that are not asked for take no memory; NaN comes before absent elements.
+/// The indices of values that are not requested take no memory; NaN comes before absent elements.
 TEST_P(Order, LongLinesOfValuesAlone) {
   constexpr int kPresent = 2000;
   const auto sorted = kernel("sorted", [](In<f32, 1> x, Out<f32, 1> y) {
@@ -308,7 +308,7 @@ TEST_P(Order, TopkOfNumbersNearTheEndsOfTheRange) {
     }
 }
 
-/// Rows of fewer numbers than are wanted: infinities stand before NaN, NaN before what is absent.
+/// Rows of fewer numbers than are wanted: infinities are before NaN, NaN before what is absent.
 TEST_P(Order, TopkOfNanAndInfinities) {
   const auto nan = static_cast<float>(kNan), inf = static_cast<float>(kInf);
   std::vector<float> x(4 * 128, nan);

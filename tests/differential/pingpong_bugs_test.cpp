@@ -83,7 +83,7 @@ const Bug kBugs[] = {
      [](Kernel& k) { k.erase(barriers(k, kGroupThreads).back()); }},
     {"one scratch memory for both groups",
      [](Kernel& k) {
-       // The stride from group to group is a constant beside the group's number.
+       // The stride from group to group is a constant next to the group's number.
        const OpId warp = all_of(k, Opcode::WarpId).front();
        for (OpId op : all_of(k, Opcode::Mul)) {
          const OpId shift = k[k[op].operands[0]].def;

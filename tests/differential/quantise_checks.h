@@ -67,7 +67,7 @@ inline void check_quantisations(Device device) {
 }
 
 /// Blocks of zeros, with a NaN, of the smallest numbers and of the largest ones, and of numbers
-/// whose scale would have an infinite inverse, beside a zero.
+/// whose scale would have an infinite inverse, next to a zero.
 inline void check_quantised_extremes(Device device) {
   Doubles values(7 * 256, 0);
   for (int i = 0; i < 256; ++i) {

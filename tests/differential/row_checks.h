@@ -37,7 +37,7 @@ inline void expect_elements(const Tensor& got, const Doubles& want, double scale
   }
 }
 
-/// Random elements of rows. Those of a misaligned tensor begin one element behind a 16-byte
+/// Random elements of rows. Those of a misaligned tensor begin one element after a 16-byte
 /// boundary, and its rows are an odd number of elements apart.
 inline Tensor random_rows(const Dims& shape, DType dtype, std::uint64_t seed, Device device,
                           bool is_aligned = true) {

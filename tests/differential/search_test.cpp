@@ -153,7 +153,7 @@ TEST_P(Search, ElementsKeptByACondition) {
   EXPECT_EQ(n.to_doubles(), (std::vector<double>{8, 0, 8, 0}));
 }
 
-/// A condition may hold of elements that the tile lacks: behind its end, in front of its view, and
+/// A condition may hold of elements that the tile lacks: after its end, before its view, and
 /// between others.
 TEST_P(Search, AConditionOfElementsThatAreNotThere) {
   const auto keep =

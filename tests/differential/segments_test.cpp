@@ -27,7 +27,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, Segments, testing::ValuesIn(test::devices()), 
 /// C[rows of segment s] = A[rows of segment s] B[s].
 auto grouped_product(int bm, int bn, int bk) {
   return kernel("grouped", [=](In<bf16, 2> A, In<bf16, 3> B, In<i32, 1> offsets, Out<f32, 2> C) {
-    C.partial();  // rows behind the last segment stay
+    C.partial();  // rows after the last segment stay
     for (auto [s, m, n] : grid(segments(offsets, A.rows()).by(C.cols()), bm, bn, group_m(4))) {
       Tile sum = zeros<f32>(bm, bn);
       for (auto k : steps(A.cols(), bk)) sum = dot(A(m, k), B(s, k, n), sum);
@@ -67,7 +67,7 @@ void expect_equal(const Tensor& got, const std::vector<double>& want) {
   for (std::size_t i = 0; i < want.size(); ++i) ASSERT_EQ(values[i], want[i]) << "element " << i;
 }
 
-/// 64 segments, a third of them empty, with rows behind the last one; TMA and wgmma.
+/// 64 segments, a third of them empty, with rows after the last one; TMA and wgmma.
 TEST_P(Segments, GroupedProduct) {
   std::mt19937 random(7);
   std::vector<i32> lengths;
@@ -86,7 +86,7 @@ TEST_P(Segments, GroupedProduct) {
     EXPECT_NE(said.find(what), std::string::npos) << said;
 }
 
-/// A program for many tiles, which asks for the next one while it computes.
+/// A program for many tiles, which requests the next one while it computes.
 TEST_P(Segments, PersistentPrograms) {
   const auto offsets = offsets_of({300, 0, 5, 128, 0, 0, 129, 1, 400, 0});
   const Tensor A = integers({offsets.back(), 192}, DType::bf16, 1),
@@ -129,7 +129,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, MulticastSegments, testing::ValuesIn(test::dev
 
 /// Clusters of two on neighbouring tiles, either of which may have no rows or be of another
 /// segment; steps of a number known at launch, none among them. Two launches, as nothing may be
-/// left behind.
+/// left after.
 TEST_P(MulticastSegments, GroupedProduct) {
   for (const char* plan : {"", "producer_warps=0 consumer_registers=0", "stages=2",
                            "producer_warps=1 consumer_registers=0", "dynamic_scheduler=0"}) {
@@ -156,7 +156,7 @@ TEST_P(MulticastSegments, GroupedProduct) {
   }
 }
 
-/// Numbers that leave a gap behind a segment, or none: a cluster's tiles may be of two segments,
+/// Numbers that leave a gap after a segment, or none: a cluster's tiles may be of two segments,
 /// and the last one may be alone. Nothing is read before the kernel in front has ended.
 TEST_P(MulticastSegments, TwoSegments) {
   Env changed = env();
@@ -196,7 +196,7 @@ TEST_P(MulticastSegments, TwoSegments) {
   expect_multicast(counted, "dynamic_scheduler=1");
 }
 
-/// A tile without rows has its neighbour's trips, in which indices that are read for it lie outside
+/// A tile without rows has its neighbour's trips, in which indices that are read for it are outside
 /// of their view, and other indices name no element of a tile: nobody is told so.
 TEST_P(MulticastSegments, ChecksOfTilesWithoutRows) {
   Env changed = env();
@@ -255,7 +255,7 @@ TEST_P(MulticastSegments, StatedFacts) {
 }
 
 /// Effects that are none of the tile's rows happen once a tile, and not for numbers without one; in
-/// front of a mainloop, and behind it.
+/// front of a mainloop, and after it.
 TEST_P(Segments, OtherEffects) {
   const auto counted =
       kernel("counted", [](In<bf16, 2> A, In<bf16, 2> B, In<i32, 1> offsets, InOut<i32, 2> tiles,
@@ -330,7 +330,7 @@ TEST_P(Segments, CountedNumbers) {
   expect_equal(y, want);
 }
 
-/// W[s] = A^T G over the rows of segment s: both operands end with the segment; what lies behind is
+/// W[s] = A^T G over the rows of segment s: both operands end with the segment; what is after is
 /// NaN.
 TEST_P(Segments, ContractionsThatEnd) {
   for (const int bk : {16, 64}) {
@@ -435,7 +435,7 @@ TEST_P(Segments, WaitsForTheOffsets) {
   EXPECT_LT(traced.find("grid_dependency_wait"), traced.find("load_view")) << traced;
 }
 
-/// Offsets that descend, or that end behind the rows, are found by the host's devices.
+/// Offsets that descend, or that end after the rows, are found by the host's devices.
 TEST_P(Segments, WrongOffsetsAreFound) {
   if (!GetParam().on_host()) return;
   const auto copy = kernel("copy", [](In<f32, 1> x, In<i32, 1> offsets, Out<f32, 1> y) {

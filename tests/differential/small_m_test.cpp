@@ -1,4 +1,4 @@
-// Few rows beside large weights: clusters of CTAs of a warp or two, which share k, as the library
+// Few rows next to large weights: clusters of CTAs of a warp or two, which share k, as the library
 // chooses them for weights that take long to read; here for small ones, on every device.
 #include <gtest/gtest.h>
 

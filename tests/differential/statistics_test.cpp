@@ -42,7 +42,7 @@ TEST_P(Statistics, MeanAndVarianceOfRaggedRows) {
   });
   for (std::int64_t n : {1, 2, 77, 128}) {
     SCOPED_TRACE(n);
-    // A mean that is large beside the differences.
+    // A mean that is large next to the differences.
     const Tensor x = Tensor::uniform({6, n}, DType::f32, 1000, 1001, 3, GetParam());
     const Tensor m = empty({6}, DType::f32), v = empty({6}, DType::f32), e = empty({6}, DType::f32);
     k(stream(), x, m, v, e);

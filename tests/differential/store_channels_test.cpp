@@ -50,7 +50,7 @@ std::string schedule(const std::string& channels, const std::string& tiles = "se
          " loop#0 { load#0 producer 0.0 load#1 producer 0.1 dot#0 consumer 0.0 in_flight 1 } }";
 }
 
-/// The number behind these words; -1: they are not there.
+/// The number after these words; -1: they are not there.
 std::int64_t number_behind(const std::string& text, const std::string& words) {
   const std::size_t at = text.find(words);
   std::int64_t number = -1;
@@ -63,7 +63,7 @@ class StoreChannels : public test::OnDevice {
  protected:
   bool is_compiled() const { return GetParam().kind != DeviceKind::cpu; }
 
-  /// Runs it on tiles that lie in the tensor and that do not; returns bytes of shared memory.
+  /// Runs it on tiles that are in the tensor and that do not; returns bytes of shared memory.
   template <class Kernel>
   std::int64_t run(const Kernel& kernel, double before = 0) const {
     for (const auto& [m, n, k] : {std::array{392, 328, 136}, {128, 64, 64}, {264, 72, 8}}) {
@@ -165,7 +165,7 @@ TEST_P(StoreChannels, APlan) {
   }
 }
 
-/// Two warpgroups that take tiles in turn have buffers of their own.
+/// Two warpgroups that alternate between tiles have separate buffers.
 TEST_P(StoreChannels, TilesInTurn) {
   const auto in_turn = [](const std::string& channels) {
     return schedule(channels, "serpentine", "consumer(warps 4 x 2, regs 232)",

@@ -81,7 +81,7 @@ std::string optimized(const std::string& name) {
   return runtime::compile(request)->dump("optimize");
 }
 
-/// Some find what others have just published, some compile beside them: the code is the same.
+/// Some find what others have just published, some compile next to them: the code is the same.
 TEST_F(Storms, CompileAndCache) {
   std::vector<std::vector<std::string>> texts(kThreads);
   ASSERT_EQ(at_once([&](int t) {

@@ -72,7 +72,7 @@ TEST_P(TensorRanks, Five) {
   if (GetParam().kind != DeviceKind::cpu) expect_brought(five.explain(), true);
 }
 
-/// Rows that lie between other dimensions, as heads do in attention, and k that is not innermost.
+/// Rows that are between other dimensions, as heads do in attention, and k that is not innermost.
 TEST_P(TensorRanks, FiveInAnotherOrder) {
   const auto five = product_of_five();
   const Tensor A = integers({2, 72, 2, 3, 88}, DType::bf16, 1).transpose(1, 3),

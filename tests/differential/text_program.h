@@ -1,5 +1,5 @@
 #pragma once
-// A program as text, compiled with a fault planted behind a pass, and how the simulator finds it.
+// A program as text, compiled with a fault planted after a pass, and how the simulator finds it.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -41,7 +41,7 @@ inline fuzz::Arguments arguments(const TextProgram& p, const ir::Kernel& k) {
   return args;
 }
 
-/// Compiled for four warps; `plant` changes the kernel behind the pass `behind`.
+/// Compiled for four warps; `plant` changes the kernel after the pass `after`.
 inline ir::Kernel compiled_with(const ir::Kernel& tile, std::string_view behind = {},
                                 const std::function<void(ir::Kernel&)>& plant = {}) {
   ir::Kernel k = clone(tile);
@@ -72,7 +72,7 @@ inline std::string how_caught(const ir::Kernel& tile, const ir::Kernel& simt, co
   return "";
 }
 
-/// Plants the faults of a list, each with `name`, `program` and `behind`, one at a time; how many
+/// Plants the faults of a list, each with `name`, `program` and `after`, one at a time; how many
 /// are caught. A compilation without a fault has to be right.
 template <class Faults, class Plant>
 int count_caught(const Faults& faults, const Plant& plant) {

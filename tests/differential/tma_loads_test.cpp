@@ -17,7 +17,7 @@ namespace {
 
 class TmaLoads : public testing::TestWithParam<Device> {
  protected:
-  /// Small integers, so that sums are exact in any order; rows lie in longer ones.
+  /// Small integers, so that sums are exact in any order; rows are in longer ones.
   static Tensor numbers(std::int64_t rows, std::int64_t columns, DType dtype, std::uint64_t seed,
                         int high = 3) {
     const std::int64_t row = (columns + 15) / 16 * 16;

@@ -50,7 +50,7 @@ bool is_of_staging(const Kernel& k, const OpData& d) {
   return d.attrs.i(AttrName::count) == 128 && k.type(d.operands[0]).is_scalar() &&
          !d.operands.empty();
 }
-/// The warps' meeting in front of the first op of that kind.
+/// The warps' meeting before the first op of that kind.
 void erase_meeting_before(Kernel& k, Opcode opcode) {
   OpId last;
   bool found = false;

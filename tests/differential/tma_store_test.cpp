@@ -74,7 +74,7 @@ class TmaStore : public test::OnDevice {
     }
     expect_said(kernel.explain(), kStored);
   }
-  /// A part of a larger tensor, and that nothing is written beside it.
+  /// A part of a larger tensor, and that nothing is written next to it.
   void check_part(std::int64_t stride, std::int64_t first, const char* said, std::int64_t n = 136) {
     const auto kernel = matmul_of<bf16, bf16>({128, 128, 64});
     const std::int64_t m = 200, k = 64;

@@ -84,7 +84,7 @@ TEST_P(ToeplitzTiles, ToTheBit) {
     }
 }
 
-/// Against the host; a table's ends lie outside, where there is nothing.
+/// Against the host; a table's ends are outside, where there is nothing.
 TEST_P(ToeplitzTiles, AreTheTables) {
   const Shape s{100, 77, 64, 32};
   std::vector<double> made;

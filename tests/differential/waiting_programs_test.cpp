@@ -1,4 +1,4 @@
-// Programs that wait for one another: right on every device, whoever comes first.
+// Programs that wait for one another: right on every device, whichever thread comes first.
 #include "tests/differential/waiting_programs.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Kernels that no device, or not the one that is asked for, can run, word for word in devices.txt:
+// Kernels that no device, or not the one that is requested, can run, word for word in devices.txt:
 // passes and back ends refuse them with the kernel's line.
 #include <regex>
 

@@ -58,7 +58,7 @@ class Pinned {
   std::map<std::string, std::string> expected_, seen_;
 };
 
-/// "/any/where/x_test.cpp:57:9" -> "x:+2:9" for base line 55; what lies above the case is
+/// "/any/where/x_test.cpp:57:9" -> "x:+2:9" for base line 55; what is above the case is
 /// "x:above". Lines of the library's own sources are "x.cpp:library".
 inline std::string with_relative_lines(const std::string& text, unsigned base) {
   static const std::regex place(R"((?:[^\s:]*/)?(\w+)_test\.cpp:(\d+)((?::\d+)?))");

@@ -1,4 +1,4 @@
-// Plans that were asked for and cannot be had, word for word in plan.txt.
+// Plans that were requested and cannot be had, word for word in plan.txt.
 #include "expect_error.h"
 #include "support/env.h"
 #include "tegula/tegula.h"
@@ -68,7 +68,7 @@ TEST(PlanError, MoreStagesThanFit) {
   });
 }
 
-/// Other users of shared memory do not fit beside the fewest slots, of which wgmma has two.
+/// Other users of shared memory do not fit next to the fewest slots, of which wgmma has two.
 TEST(PlanError, NoRoomNextToTheFewestStages) {
   expect("TEGULA_PLAN, scratch",
          [] { call_under("stage_stores=1 persistent=0", row_of_products()); });

@@ -1,5 +1,5 @@
 // Random kernels of many conditions: interpreter and simulator agree, and the LLVM back end's
-// module defines each value in front of its uses. TEGULA_FUZZ_PROGRAMS and TEGULA_FUZZ_SEED choose
+// module defines each value before its uses. TEGULA_FUZZ_PROGRAMS and TEGULA_FUZZ_SEED choose
 // how many and which.
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ TEST(RandomConditions, InterpreterAndSimulatorAgree) {
   }
 }
 
-/// A condition behind its first use reads whatever its register holds.
+/// A condition after its first use reads whatever its register holds.
 TEST(RandomConditions, AreDefinedBeforeTheyAreUsed) {
   const std::uint64_t first = number_from_env("TEGULA_FUZZ_SEED", 1),
                       count = number_from_env("TEGULA_FUZZ_PROGRAMS", 300);

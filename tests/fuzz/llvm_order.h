@@ -1,5 +1,5 @@
 #pragma once
-// The text of an LLVM module, read for one fault: a value that is used in front of its definition.
+// The text of an LLVM module, read for one fault: a value that is used before its definition.
 // LLVM's own verifier is in a library that tests do not link.
 #include <string>
 #include <string_view>
@@ -7,7 +7,7 @@
 
 namespace tegula::fuzz {
 
-/// The first line that uses a value which the same block defines at or behind it; empty where none
+/// The first line that uses a value which the same block defines at or after it; empty where none
 /// does. Phis, which take values from the ends of blocks, are left out.
 inline std::string used_before_defined(std::string_view module) {
   const auto name_at = [](std::string_view line, std::size_t at) {

@@ -69,7 +69,7 @@ class TextMutator {
         return word(t, at);
     }
   }
-  /// Another number for the next one behind `at`.
+  /// Another number for the next one after `at`.
   void number(std::string& t, std::size_t at) {
     static const std::vector<std::string> kNumbers{"0",
                                                    "-1",

@@ -1,6 +1,6 @@
 #pragma once
-// Features that random programs may have beside what all of them have. A feature is in the standard
-// set once every device gives it the same meaning; TEGULA_FUZZ_FEATURES names others:
+// Features that random programs may have in addition to the common ones. A feature is in the
+// standard set once every device gives it the same meaning; TEGULA_FUZZ_FEATURES names others:
 // "memory,carries", or "all".
 #include <cstdlib>
 #include <string>

@@ -32,7 +32,7 @@ class RandomLayer {
     return c;
   }
   /// Other extents for the same options. A layer with tiles of its own compiles its kernels once,
-  /// another one for each height of tiles that a mean of rows asks for.
+  /// another one for each height of tiles that a mean of rows requests.
   void draw_extents(LayerCase& c) {
     c.tokens = one_of({0, 1, 2, 15, 16, 17, 40, 63, 64, 65, 100});
     c.h = h_unit_ * (2 * between(1, 6) - 1), c.i = i_unit_ * (2 * between(1, 5) - 1);

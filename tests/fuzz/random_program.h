@@ -148,7 +148,7 @@ class RandomProgram {
   struct Memory {
     ir::Value view;
     DType dtype;
-    Shape dims;  ///< behind the program's
+    Shape dims;  ///< after the program's
   };
   struct Box {
     Shape shape;

@@ -20,7 +20,7 @@ inline void RandomProgram::grow_slice() {
   keep(a);
 }
 
-/// Parts of one shape, or of extents of their own along the axis.
+/// Parts of one shape, or of separate extents along the axis.
 inline void RandomProgram::grow_concat() {
   const Known first = any_tile();
   const DType d = type(first).dtype();
@@ -46,7 +46,7 @@ inline void RandomProgram::grow_concat() {
   keep(k);
 }
 
-/// An i32 index of that shape, whose elements lie in [0, extent).
+/// An i32 index of that shape, whose elements are in [0, extent).
 inline Known RandomProgram::index_into(const Shape& s, std::size_t axis, std::int64_t extent) {
   const auto exact = [](const Known& k) { return k.error == 0; };
   Known at = chance(60) ? get(DType::i32, s, exact) : index(DType::i32, s);
@@ -83,7 +83,7 @@ inline void RandomProgram::grow_gather() {
   keep(k);
 }
 
-/// Stores go to places of their own; integers are combined at any, out of the tile too.
+/// Stores go to separate places; integers are combined at any, out of the tile too.
 inline void RandomProgram::grow_scatter() {
   const Known a = any_tile();
   const DType d = type(a).dtype();

@@ -57,7 +57,7 @@ inline void RandomProgram::grow_reshape() {
   keep(a);
 }
 
-/// Ends in front of the tile, in it and behind it.
+/// Ends before the tile, in it and after it.
 inline void RandomProgram::grow_crop() {
   Known a = any_tile();
   const std::int64_t axis = below(type(a).rank());
@@ -352,7 +352,7 @@ inline void RandomProgram::grow_if() {
 
 // ---- stores
 // ---------------------------------------------------------------------------------------------------------
-/// Row `row` (none: the box of this program) of a view of its own.
+/// Row `row` (none: the box of this program) of a separate view.
 inline void RandomProgram::store(const Known& value, ir::Value row) {
   Known k = value;
   if (type(k).dtype() == DType::i1) k = cast(k, DType::i32);

@@ -103,7 +103,7 @@ class RandomSums {
     }
     return b_.op(LoadView, operands, tile(DType::f32, shape), {{ir::AttrName::axes, axes}});
   }
-  /// Each stored value has a tensor of its own.
+  /// Each stored value has a separate tensor.
   void store(Value v) {
     const ir::Type type = kernel.type(v);
     const ir::Ints shape(type.shape().begin(), type.shape().end());

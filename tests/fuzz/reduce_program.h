@@ -210,7 +210,7 @@ class ProgramReducer {
     return any;
   }
 
-  /// Every extent of tiles by a smaller one, wherever it stands in their types.
+  /// Every extent of tiles by a smaller one, wherever it is in their types.
   bool shrink_extents(Program& best) {
     bool any = false;
     std::set<std::int64_t> extents;

@@ -49,7 +49,7 @@ inline std::uint32_t& tile_counter() {
   return counter;
 }
 
-/// Behind the arguments the counter, which kernels that count tiles have behind theirs.
+/// After the arguments the counter, which kernels that count tiles have after theirs.
 inline std::vector<ir::EvalArg> eval_args(Arguments& args) {
   std::vector<ir::EvalArg> out;
   for (Argument& a : args) {

@@ -86,7 +86,7 @@ TEST_P(AttentionOnGpu, HiddenValuesOfSequences) {
 }
 
 /// Several clusters share the keys of a tile, on streams at once; a graph of a stream which
-/// has run nothing before replays there and, beside that stream's own calls, on another one. That
+/// has run nothing before replays there and, next to that stream's own calls, on another one. That
 /// they are several is looked for: of more heads one cluster would do for all.
 TEST_P(AttentionOnGpu, SharedKeysOnStreamsAndInGraphs) {
   const Attention attention(AttentionSpec{});

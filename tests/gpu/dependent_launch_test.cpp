@@ -1,5 +1,5 @@
 // Products that start while the copies of their operands end, on the GPU: right at every launch,
-// one behind the other on memory that they share, and in a captured graph. Twin:
+// one after another on memory that they share, and in a captured graph. Twin:
 // tests/unit/kernels/dependent_launch_test.cpp looks at the instructions.
 #include <gtest/gtest.h>
 
@@ -66,7 +66,7 @@ class DependentLaunchOnGpu : public testing::Test {
     stream_.synchronize();
     return c;
   }
-  /// Each matmul directly after the one before it, whose copies lie where its own will.
+  /// Each matmul directly after the one before it, whose copies are where its own will.
   void run_all(const MatmulConfig& config) const {
     for (const Case& c : cases_) product_.run(config, stream_, c.a, c.b, c.got);
     for (const Case& c : cases_) count_(stream_, c.got, c.want, c.wrong);

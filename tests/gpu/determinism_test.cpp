@@ -1,5 +1,5 @@
 // The same bits in every call, by either back end and by both: every mask and score of the
-// catalogue, random compositions, and lists of many blocks beside fp64.
+// catalogue, random compositions, and lists of many blocks next to fp64.
 #include <random>
 
 #include "runtime/doctor.h"

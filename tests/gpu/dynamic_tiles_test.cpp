@@ -55,7 +55,7 @@ TEST_P(DynamicTilesOnGpu, OnStreamsAtOnce) {
   for (const Tensor& C : results) expect_right(C);
 }
 
-/// A graph recorded on a stream where the kernel has not run, replayed on others beside launches.
+/// A graph recorded on a stream where the kernel has not run, replayed on others next to launches.
 TEST_P(DynamicTilesOnGpu, InGraphs) {
   const Stream recorded = Stream::create(Device::cuda()), first = Stream::create(Device::cuda()),
                second = Stream::create(Device::cuda());

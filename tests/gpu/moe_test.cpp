@@ -1,4 +1,4 @@
-// Layers of experts on the GPU, beside double precision, in graphs, in any order of lengths; twin:
+// Layers of experts on the GPU, next to double precision, in graphs, in any order of lengths; twin:
 // tests/differential/moe/layer_test.cpp on the simulator.
 #include <gtest/gtest.h>
 

@@ -69,7 +69,7 @@ TEST_P(PagedOnGpu, CopiesPagesAhead) {
       << attention.explain();
 }
 
-/// Two threads call one object on streams of their own; 100 calls give equal bits.
+/// Two threads call one object on separate streams; 100 calls give equal bits.
 TEST_P(PagedOnGpu, TwoStreamsShareOneObject) {
   const Device gpu = Device::cuda();
   const Attention attention({.mask = masks::causal()});
@@ -134,7 +134,7 @@ TEST_P(PagedOnGpu, ReplaysRotations) {
   }
 }
 
-/// Long requests are divided; the parts are combined in their order, whoever ends last.
+/// Long requests are divided; the parts are combined in their order, whichever thread ends last.
 TEST_P(PagedOnGpu, DividesRequestsByWorkLists) {
   const Device gpu = Device::cuda();
   const Stream stream(gpu);

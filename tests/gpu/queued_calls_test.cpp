@@ -153,7 +153,7 @@ class QueuedCalls : public test::ByBackEnd {
 
   /// On the default stream and on one of its own. What is called first compiles, loads and
   /// allocates, and is waited for. The host may be interrupted, so the best of three counts, each
-  /// behind a long kernel of its own.
+  /// after a long kernel of its own.
   static void expect_no_waiting(const std::vector<Call>& calls) {
     const Spin spin;
     for (const Stream& stream : {Stream(Device::cuda()), Stream::create(Device::cuda())})

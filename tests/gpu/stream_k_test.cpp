@@ -108,7 +108,7 @@ TEST_P(StreamKOnGpu, OnStreamsAtOnce) {
   for (const Tensor& C : results) EXPECT_EQ(C.to_doubles(), expected(in));
 }
 
-/// Two launches in a graph, replayed beside launches on another stream.
+/// Two launches in a graph, replayed next to launches on another stream.
 TEST_P(StreamKOnGpu, InGraphs) {
   const Stream recorded = Stream::create(Device::cuda()), other = Stream::create(Device::cuda());
   const Inputs in(900, 1100, 1500);

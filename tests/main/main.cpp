@@ -1,5 +1,5 @@
 // The main function of every GoogleTest program. A program holds the tests of many files; each file
-// runs in a process of its own, as tests replace the driver, the environment and other state of a
+// runs in a separate process, as tests replace the driver, the environment and other state of a
 // process:
 //   PROGRAM --file=unit/ir/plan_test.cpp [GOOGLETEST FLAGS]   runs the tests of one file
 //   PROGRAM --files                                           lists the files

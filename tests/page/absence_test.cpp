@@ -1,4 +1,4 @@
-// The kernels of docs/language/absence.md, as they stand there.
+// Compiles and runs the kernels of docs/language/absence.md unchanged.
 #include "tests/page/page.h"
 
 namespace tegula::page::absence_test {

@@ -1,4 +1,4 @@
-// The kernels of docs/language/control-flow.md, as they stand there.
+// Compiles and runs the kernels of docs/language/control-flow.md unchanged.
 #include "tests/page/page.h"
 
 namespace tegula::page::control_flow_test {

@@ -1,4 +1,4 @@
-// The code of docs/language/debugging.md, as it stands there.
+// Compiles and runs the code of docs/language/debugging.md unchanged.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>

@@ -1,4 +1,4 @@
-// The kernels of docs/language/fused-kernel.md, as they stand there.
+// Compiles and runs the kernels of docs/language/fused-kernel.md unchanged.
 #include "runtime/doctor.h"
 #include "tegula/kernels/fused_matmul.h"
 #include "tests/page/page.h"

@@ -1,4 +1,4 @@
-// The kernels of docs/language/index-types.md, as they stand there.
+// Compiles and runs the kernels of docs/language/index-types.md unchanged.
 #include "tests/page/page.h"
 
 namespace tegula::page::index_types_test {

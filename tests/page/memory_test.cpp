@@ -1,4 +1,4 @@
-// The kernels of docs/language/memory.md, as they stand there.
+// Compiles and runs the kernels of docs/language/memory.md unchanged.
 #include "tests/page/page.h"
 
 namespace tegula::page::memory_test {

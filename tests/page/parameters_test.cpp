@@ -1,4 +1,4 @@
-// The kernel of docs/language/parameters.md, as it stands there.
+// Compiles and runs the kernel of docs/language/parameters.md unchanged.
 #include "tests/page/page.h"
 
 namespace tegula::page::parameters_test {

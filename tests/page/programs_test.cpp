@@ -1,4 +1,4 @@
-// The kernels of docs/language/programs.md, as they stand there.
+// Compiles and runs the kernels of docs/language/programs.md unchanged.
 #include "tegula/look_back.h"
 #include "tests/page/page.h"
 

@@ -1,4 +1,4 @@
-// The README's kernels, compiled and run as they stand there.
+// The README's kernels, compiled and run unchanged.
 #include <gtest/gtest.h>
 #include <tegula/kernels/attention.h>
 #include <tegula/tegula.h>

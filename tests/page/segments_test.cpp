@@ -1,4 +1,4 @@
-// The kernels of docs/language/segments.md, as they stand there.
+// Compiles and runs the kernels of docs/language/segments.md unchanged.
 #include "tests/page/page.h"
 
 namespace tegula::page::segments_test {

@@ -1,4 +1,4 @@
-// The kernels of docs/language/shapes.md, as they stand there.
+// Compiles and runs the kernels of docs/language/shapes.md unchanged.
 #include <algorithm>
 #include <cmath>
 #include <numeric>

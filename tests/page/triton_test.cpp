@@ -1,4 +1,4 @@
-// The kernels of docs/language/triton.md, as they stand there.
+// Compiles and runs the kernels of docs/language/triton.md unchanged.
 #include "tests/page/page.h"
 
 namespace tegula::page::triton_test {

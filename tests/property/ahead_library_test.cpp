@@ -84,7 +84,7 @@ struct Case {
   std::string name;
   Exportable callable;
   std::vector<std::pair<Dims, DType>> tensors;
-  std::optional<float> number;  ///< behind the second tensor
+  std::optional<float> number;  ///< after the second tensor
 };
 
 std::vector<Case> cases() {
@@ -118,7 +118,7 @@ std::vector<Case> cases() {
   };
 }
 
-/// Arguments of the C interface for tensors in addresses of their own.
+/// Arguments of the C interface for tensors in separate addresses.
 struct Call {
   Call(const Case& of, std::uintptr_t at) {
     for (const auto& [shape, dtype] : of.tensors) {

@@ -138,7 +138,7 @@ TEST_F(AheadTables, ACallIsOneLaunch) {
 }
 
 /// The kernel relies on N being one number: a call that it does not hold for is refused before it
-/// reads behind a vector.
+/// reads after a vector.
 TEST_F(AheadTables, DimensionsOfOneNameHaveOneExtent) {
   const runtime::testing::MockDriver driver;
   for (const int shorter : {0, 1, 2}) {

@@ -1,5 +1,5 @@
 // Calls of the library by plans: a repeated one takes no memory, and graphs that a stream records
-// have memory of their own. A driver that keeps books stands for the real one.
+// have separate memory. A driver that keeps books stands for the real one.
 #include <gtest/gtest.h>
 
 #include <cstdint>

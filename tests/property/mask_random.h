@@ -305,7 +305,7 @@ class RandomMasks {
         return b.add(b.mul(high, other), low);
       case 4:
         return b.add(b.mul(b.div(i, g.plane), other), b.rem(i, chance(50) ? g.row : g.plane));
-      default: {  // three digits, the middle one by bits where that is no digit, too
+      default: {  // three digits, the middle one by bits where that is not a digit, too
         const Value middle = chance(30) ? b.op(Opcode::And, {high, b.i32(7)}) : b.rem(high, g.rows);
         const Value upper = b.add(b.mul(b.div(i, g.plane), other), middle);
         return chance(50) || g.is_shift ? upper : b.add(b.mul(upper, g.row), low);

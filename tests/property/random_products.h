@@ -42,7 +42,7 @@ class Draws {
   std::mt19937_64 bits_;
 };
 
-/// How a matrix lies in memory: rows or columns contiguous, those longer by `padding` elements, of
+/// How a matrix is in memory: rows or columns contiguous, those longer by `padding` elements, of
 /// which `offset` come first.
 struct Placement {
   bool transposed = false;
@@ -174,8 +174,8 @@ inline void fit_to_machine(DrawnProduct& x) {
   if (x.options.fp32_promotion) columns = std::min(columns, 128);
   if (x.is_of_integers() && columns > 32) columns = columns / 16 * 16;
   constexpr int kRoom = 160 * 1024;
-  // With stream-K, accumulators change their layout in memory beside the ring: with fields of a
-  // plan that ask for it, shared memory may have no room for two slots, and the plan is refused.
+  // With stream-K, accumulators change their layout in memory next to the ring: with fields of a
+  // plan that request it, shared memory may have no room for two slots, and the plan is refused.
   const int scratch = x.is_streamed() ? 4 * rows * columns - 56 * 1024 : 0;
   while (2 * x.step_bytes() > kRoom - std::max(scratch, 0)) x.config.bk /= 2;
   if (x.plan.contains("stages"))

@@ -137,7 +137,7 @@ class RandomSchedules {
     }
   }
 
-  /// A slot is filled behind its release, and released behind its landing; tensor cores run one MMA
+  /// A slot is filled after its release, and released after its landing; tensor cores run one MMA
   /// at a time.
   static void expect_rings(const ir::Timeline& t) {
     std::map<std::pair<std::size_t, std::int64_t>, double> free;

@@ -110,7 +110,7 @@ TEST_F(Schedules, Matmul) {
   pin("matmul f32", matmul_of({.bm = 64, .bn = 64, .bk = 16}, DType::f32));
 }
 
-/// Whatever configuration is asked for, the Schedule that comes of it is legal.
+/// Whatever configuration is requested, the Schedule that comes of it is legal.
 TEST_F(Schedules, MatmulConfigurations) {
   for (const int bm : {64, 128, 192, 256})
     for (const int bn : {64, 96, 256})
@@ -145,7 +145,7 @@ TEST_F(Schedules, RowsWithoutDots) {
   pin("softmax", traced("softmax", [&] { softmax(kCpu, x, host({16, 1024})); }));
 }
 
-/// A kernel's author asks for a ring of three slots by a Schedule in the place of a plan.
+/// A kernel's author requests a ring of three slots by a Schedule in the place of a plan.
 TEST_F(Schedules, AnAuthorsIsCarriedOut) {
   const auto product =
       kernel("scheduled",

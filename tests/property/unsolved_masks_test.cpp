@@ -283,7 +283,7 @@ TEST(UnsolvedMasks, InListsThatKernelsMake) {
   EXPECT_GT(decided, 300);
 }
 
-/// -2^31 / -1 is no number of 32 bits.
+/// -2^31 / -1 is not a number of 32 bits.
 TEST(UnsolvedMasks, QuotientsIn64Bits) {
   const Scalar<i32> n = -1;
   const Mask mask = [=](Tile, Tile, Tile q, Tile kv) {

@@ -112,7 +112,7 @@ inline RoutedTensors run_routing(const Router& router, const RoutingCase& c, con
   return r;
 }
 
-/// The choices with those of shared experts behind them.
+/// The choices with those of shared experts after them.
 inline Routed with_shared(const Routed& r, const RoutingCase& c) {
   Routed all{.k = r.k + c.shared, .ids = {}, .weights = {}};
   for (std::size_t i = 0; i < r.ids.size(); ++i) {

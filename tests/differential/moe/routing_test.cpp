@@ -120,7 +120,7 @@ TEST_P(MoeRouting, SharedExpertsHaveNoCapacity) {
   }
 }
 
-/// Numbers behind the router's experts are not those of shared ones to a router.
+/// Numbers after the router's experts are not those of shared ones to a router.
 TEST_P(MoeRouting, ARouterChoosesNoSharedExpert) {
   const RoutingCase c{.tokens = 40, .experts = 4, .shared = 2};
   const Router beyond{1, [](const Tile& z, const Index&) {

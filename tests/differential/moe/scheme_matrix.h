@@ -1,5 +1,6 @@
 #pragma once
-// The named routing schemes beside their references, for any number of experts, choices, tokens.
+// The named routing schemes compared with their references, for any number of experts, choices,
+// tokens.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The text of a file test: where directives stand and what stands under them.
+// The text of a file test: where directives stand and what is under them.
 #include "tests/filetests/runner/file_test.h"
 
 #include <stdexcept>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kRun = "; run: ", kOutput = ";>";
 
-/// "; > text" without what marks it as expected; an empty line has no blank behind the mark.
+/// "; > text" without what marks it as expected; an empty line has no blank after the mark.
 std::string_view expected_line(std::string_view line) {
   line.remove_prefix(kOutput.size());
   if (line.starts_with(' ')) line.remove_prefix(1);

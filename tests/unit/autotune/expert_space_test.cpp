@@ -29,7 +29,7 @@ std::vector<ExpertProblem> expert_problems() {
 
 TEST(ExpertSpace, IsSound) { test::expect_sound(expert_space(), expert_problems()); }
 
-/// Tiles of both products of a layer, in short: swapped where outputs lie along the MMA's rows.
+/// Tiles of both products of a layer, in short: swapped where outputs are along the MMA's rows.
 struct Model {
   std::int64_t h, i, experts, k;
 

@@ -74,7 +74,7 @@ TEST(Fields, TextComesBack) {
   }
 }
 
-/// A text that was cut, has a field more or fewer, or a value that is none, is no struct.
+/// A text that was cut, has a field more or fewer, or a value that is none, is not a struct.
 TEST(Fields, OtherTextsAreRefused) {
   const std::string text = text_of(odd_tile());
   for (std::size_t length = 0; length < text.size(); ++length)

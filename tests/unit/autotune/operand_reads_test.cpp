@@ -106,7 +106,7 @@ TEST(OperandReads, DecideTilesOfLargeBatches) {
   EXPECT_TRUE(choose_matmul(single, kH200).pingpong);
 }
 
-/// Tiles of a batch that follow each other lie beside each other: a cluster shares rows of A.
+/// Tiles of a batch that follow each other are next to each other: a cluster shares rows of A.
 TEST(MatmulWork, ClustersOfABatchShareRows) {
   const ir::Target target = limits_of(kH100).target;
   const MatmulConfig c{.bm = 128, .bn = 256, .stages = 4, .multicast = Multicast::b};

@@ -29,7 +29,7 @@ class OwnStore : public ::testing::Test {
                 ("tegula-tune-" + std::to_string(::getpid()) + "-" + std::to_string(next_++))) {}
   ~OwnStore() override { std::filesystem::remove_all(folder_); }
 
-  /// Runs `f` in a process of its own, where it must give true.
+  /// Runs `f` in a separate process, where it must give true.
   template <class F>
   void in_process(const F& f, const std::string& tune = "off", const std::string& worker = "") {
     const pid_t child = ::fork();

@@ -15,7 +15,7 @@ namespace {
 const Device kSim = Device::sim();
 
 struct Call {
-  std::vector<Tensor> inputs;  ///< in front of the result
+  std::vector<Tensor> inputs;  ///< before the result
   Tensor result;
   std::vector<Tensor> further = {};
 };

@@ -1,5 +1,5 @@
 #pragma once
-// One op on fp8 in a kernel of its own: what both emitters must refuse below sm_90, with the same
+// One op on fp8 in a separate kernel: what both emitters must refuse below sm_90, with the same
 // words, and what they must not.
 #include <fmt/format.h>
 

@@ -9,7 +9,7 @@
 namespace tegula::codegen::late_sums_test {
 namespace {
 
-/// Shuffles inside of loops and behind them, of a kernel among the file tests.
+/// Shuffles inside of loops and after them, of a kernel among the file tests.
 struct Shuffles {
   int in_loops = 0, elsewhere = 0;
   friend bool operator==(const Shuffles&, const Shuffles&) = default;

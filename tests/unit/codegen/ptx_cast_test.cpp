@@ -146,7 +146,7 @@ std::vector<double> values_of() {
   return out;
 }
 
-/// Every value, every tie between two, and numbers beside them: by an f64's last place, by less
+/// Every value, every tie between two, and numbers next to them: by an f64's last place, by less
 /// than an f32 can tell, and by just what it can.
 std::vector<double> turning_points(const std::vector<double>& values) {
   std::vector<double> out;

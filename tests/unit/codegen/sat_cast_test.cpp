@@ -1,4 +1,4 @@
-// Saturating casts in the simulator and in CUDA C++; PTX from LLVM has its test beside that
+// Saturating casts in the simulator and in CUDA C++; PTX from LLVM has its test next to that
 // emitter.
 #include <cstring>
 

@@ -110,7 +110,7 @@ TEST(SimTma, TensorsOfEveryRank) {
   }
 }
 
-/// Programs that add the same box, or keep the larger elements: none is lost, and it is no race.
+/// Programs that add the same box, or keep the larger elements: none is lost, and it is not a race.
 TEST(SimTma, BoxesOfManyProgramsAreCombined) {
   constexpr int kPrograms = 5;
   const Corner corner{8, 3, 3, 2, 2};

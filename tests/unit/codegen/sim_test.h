@@ -19,7 +19,7 @@ namespace tegula::sim {
 
 using test::replaced;
 
-/// Gives every op without a location the line and column at which its mnemonic stands in the text.
+/// Gives every op without a location the line and column at which its mnemonic is in the text.
 /// Walks ops and text in step: both are in the same order.
 inline void locate_ops(ir::Kernel& k, std::string_view text, const char* file) {
   std::size_t at = text.find('{');

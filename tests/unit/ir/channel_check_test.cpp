@@ -112,7 +112,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, EveryBreak,
 
 TEST_P(EveryBreak, CopyLeftOut) { expect_all(broken(Opcode::CopyTma, erase)); }
 TEST_P(EveryBreak, AnnouncementLeftOut) { expect_all(broken(Opcode::ChannelExpectTx, erase)); }
-/// With rings of their own for keys and values some waits of the copies say nothing new: the one
+/// With separate rings for keys and values some waits of the copies say nothing new: the one
 /// for the other ring passes only later.
 TEST_P(EveryBreak, WaitLeftOut) {
   const Kernel whole = machine(GetParam().first, GetParam().second);
@@ -147,12 +147,12 @@ TEST_P(EveryBreak, WrongBytes) {
 }
 
 TEST(ChannelCheck, ReleaseLeftOut) {
-  // The one in the loop: nobody waits for the last, behind it.
+  // The one in the loop: nobody waits for the last, after it.
   EXPECT_THAT(faults(kProduct, "", Opcode::ChannelRelease, erase).front(), HasSubstr("deadlock"));
 }
 
 /// The other program is not told, or, where there is none, it is waited for: but for the last
-/// release, behind the loop.
+/// release, after the loop.
 TEST(ChannelCheck, ReleasesOfAClusterGoAstray) {
   const auto tell = [](bool both) {
     return faults(kShared, "", Opcode::ChannelRelease, [&](Kernel& k, OpId op) {
@@ -264,7 +264,7 @@ TEST_P(GatheredRows, CopiesAreWaitedFor) {
               is_found);
 }
 
-/// One of the barriers publishes what was copied; the other, behind the loop of a persistent
+/// One of the barriers publishes what was copied; the other, after the loop of a persistent
 /// kernel, stands between a tile's reads and the next one's copies.
 TEST_P(GatheredRows, BarriersOfATile) {
   const auto found = broken(Opcode::CtaBarrier, erase);
@@ -336,7 +336,7 @@ class StoredTiles : public testing::Test {
                                          const std::function<void(Kernel&, OpId)>& change) {
     return faults(kGraph, "", kind, change);
   }
-  /// Barriers of the loop, in front of a dot that reads what was stored.
+  /// Barriers of the loop, before a dot that reads what was stored.
   static bool publishes(const Kernel& k, OpId barrier) {
     return k[barrier].attrs.i(AttrName::generic_proxy) == 1;
   }
@@ -391,7 +391,7 @@ TEST_F(StoredTiles, OneSlotInPlaceOfTwo) {
                            "MMAs"));
 }
 
-/// A store moved behind the dots that read the slot.
+/// A store moved after the dots that read the slot.
 TEST_F(StoredTiles, StoreWhileItIsRead) {
   EXPECT_THAT(broken(Opcode::SmemStore,
                      [](Kernel& k, OpId op) {

@@ -95,7 +95,7 @@ TEST(EvalAbsent, ReductionsTakeTheIdentityAndKeepOtherEdges) {
     store_view %total, %s, %z [axes = []])",
                   {rows.view(), total.view()}, "%rows: view<4xf32, out>, %total: view<1xf32, out>")
                   .clean());
-  // Rows 2 and 3 lie outside of the tensor: they are not stored, and not summed as -inf.
+  // Rows 2 and 3 are outside of the tensor: they are not stored, and not summed as -inf.
   EXPECT_THAT(rows.storage, ElementsAre(-5, -8, 99, 99));
   EXPECT_EQ(total.storage[0], -13);
 }
@@ -186,7 +186,7 @@ TEST(EvalAbsent, DotTakesZeroAlongKAndIsAbsentElsewhere) {
 }
 
 TEST(EvalAbsent, DotOverAnEmptyContractionIsTheAccumulator) {
-  // The whole k range lies outside: rows and columns are still there.
+  // The whole k range is outside: rows and columns are still there.
   HostTensor<f32> in = iota<f32>({4, 3}, 1), w({0, 4}), out({4, 4}, std::vector<f32>(16, -1));
   EXPECT_TRUE(
       box(in, 0, 3, kDot, {w.view(), out.view()}, "%w: view<?x?xf32, in>, %o: view<4x4xf32, out>")

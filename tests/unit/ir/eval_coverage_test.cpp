@@ -1,4 +1,4 @@
-// Walks the op table: every op that the interpreter executes stands in the text of at least one of
+// Walks the op table: every op that the interpreter executes is in the text of at least one of
 // its tests.
 #include <algorithm>
 #include <filesystem>

@@ -66,7 +66,7 @@ TEST(EvalPrograms, ARelaxedStoreOrdersNothing) {
   EXPECT_THAT(hand_over("relaxed").findings, Contains(HasSubstr("without an order")));
 }
 
-/// Each of three programs writes its number plus 1; behind the barrier each sums what all wrote.
+/// Each of three programs writes its number plus 1; after the barrier each sums what all wrote.
 constexpr std::string_view kMeeting =
     R"(kernel @m tile (%x: view<?xi32, inout>, %o: view<?xi32, out>, %later: view<?xu64, out>) {
     launch {

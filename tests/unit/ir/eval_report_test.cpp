@@ -30,7 +30,7 @@ TEST(EvalReport, RawLoadOutOfBounds) {
 }
 
 TEST(EvalReport, AStrayOffsetNeverFallsIntoAnotherArgument) {
-  // Both arguments lie in one allocation; the offset is exact, and still outside.
+  // Both arguments are in one allocation; the offset is exact, and still outside.
   std::vector<f32> both(8, 1);
   const EvalArg x = PointerArg{both.data(), both.data(), both.data() + 4};
   const EvalArg y = PointerArg{both.data() + 4, both.data() + 4, both.data() + 8};

@@ -259,7 +259,7 @@ std::vector<Case> cast_cases() {
       cast(i1, 1, f32, 1),
       cast(i32, 16777217, f32, 16777216),
       cast(i64, 9007199254740993.0, f64, 9007199254740992.0),
-      // Rounded once: 2^24 + 2^16 + 1 lies above the middle of two bf16, its f32 would lie on it.
+      // Rounded once: 2^24 + 2^16 + 1 is above the middle of two bf16, its f32 would be on it.
       cast(i32, 16777216 + 65536 + 1, bf16, 16777216 + 131072),
       cast(i32, 70000, f16, kInf),
       cast(i32, 70000, f16, 65504, sat),
@@ -336,7 +336,7 @@ TEST(EvalScalar, AddPtrScalesByThePointee) {
 }
 
 TEST(EvalScalar, WideIntegersAreRoundedOnce) {
-  // Just above the middle of two f32; the f64 on the way would lie on it.
+  // Just above the middle of two f32; the f64 on the way would be on it.
   const std::int64_t above = (std::int64_t{1} << 60) + (std::int64_t{1} << 36) + 1;
   for (const std::int64_t v : {above, -above}) {
     const Cell in{.i = v};

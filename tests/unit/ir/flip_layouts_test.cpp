@@ -144,7 +144,7 @@ TEST(FlipLayouts, FlipsOfSeveralBits) {
   EXPECT_EQ(layouts(4096, wide, 4).back(), loaded(4096, 4));
 }
 
-/// Extents that are no powers of two have no bits to flip.
+/// Extents that are not powers of two have no bits to flip.
 TEST(FlipLayouts, OddExtentsStay) {
   const std::vector<Stage> stages(6, {2, 256});
   EXPECT_NE(layouts(4096, stages, 4).back(), loaded(4096, 4));

@@ -143,7 +143,7 @@ TEST(Plan, LoadsByTma) {
               HasSubstr("the mainloops have none that TMA supports"));
 }
 
-/// A kernel that may start before the one in front of it would count its tiles beside that one.
+/// A kernel that may start before the one before it would count its tiles next to that one.
 TEST(Plan, TilesByACounter) {
   const std::string file =
       std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/make_persistent/counter.tir";

@@ -50,7 +50,7 @@ TEST(AttentionTileShape, WideOnesAreForManyKeys) {
     EXPECT_FALSE(is_wide(dim, KvExtent::full, {0, 0}));
     EXPECT_FALSE(is_wide(dim, KvExtent::causal, {64, 64}));
   }
-  // Fewer rows than a block is wide: more of it lies behind the diagonal.
+  // Fewer rows than a block is wide: more of it is after the diagonal.
   EXPECT_FALSE(is_wide(128, KvExtent::full, {1024, 1024}));
   EXPECT_FALSE(is_wide(128, KvExtent::causal, {1024, 1024}));
 }
@@ -58,7 +58,7 @@ TEST(AttentionTileShape, WideOnesAreForManyKeys) {
 TEST(AttentionTileShape, MaskedWorkDependsOnTheAlignmentOfQueries) {
   EXPECT_FALSE(is_wide(128, KvExtent::causal, {128, 16384}));
   EXPECT_TRUE(is_wide(128, KvExtent::causal, {128, 16384, 16384 - 128}));
-  // Most rows lie behind the last key.
+  // Most rows are after the last key.
   EXPECT_TRUE(is_wide(128, KvExtent::causal, {1 << 20, 8192}));
 }
 
@@ -138,7 +138,7 @@ TEST(AttentionTileShape, TallOnesAreForManyRowsOfSmallHeadDims) {
     EXPECT_FALSE(is_tall(128, KvExtent::full, length));
     EXPECT_FALSE(is_tall(64, KvExtent::unknown, length));
   }
-  // One tile in eight has rows behind the last, and more lies behind the diagonal.
+  // One tile in eight has rows after the last, and more is after the diagonal.
   EXPECT_FALSE(is_tall(64, KvExtent::causal, 1024, 256));
   // One wave of tiles, and fewer SMs have one.
   EXPECT_FALSE(is_tall(64, KvExtent::full, 1024, 16));

@@ -1,4 +1,4 @@
-// Key ranges that attention derives from its mask, against the mask asked for every pair.
+// Key ranges that attention derives from its mask, against the mask requested every pair.
 #include "tegula/block_mask.h"
 
 #include <gtest/gtest.h>
@@ -72,7 +72,7 @@ class Probe {
   decltype(probe_kernel({})) kernel_;
 };
 
-/// Every range holds what it says, for tiles before, at and behind the ends.
+/// Every range holds what it says, for tiles before, at and after the ends.
 void expect_sound(const Probe& probe, const Seen& seen) {
   for (const int length : {0, 1, 37, 100})
     for (const int first : {0, 16, 48, 90, 160}) {
@@ -377,7 +377,7 @@ TEST(DerivedRange, TheSpecTakesPrecedence) {
   };
   const auto got = in.run(attention({.mask = causal(), .full_kv_range = every}));
   const auto want = in.expected([](auto, auto kv) { return kv < 384; });
-  // The first row's blocks that lie in `full` are not masked, the ragged last one is.
+  // The first row's blocks that are in `full` are not masked, the ragged last one is.
   for (std::size_t i = 0; i < kDim; ++i) ASSERT_NEAR(got[i], want[i], 0.03);
 }
 

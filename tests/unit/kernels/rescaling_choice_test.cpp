@@ -1,4 +1,4 @@
-// When attention looks for no maximum behind the first block.
+// When attention looks for no maximum after the first block.
 #include <gtest/gtest.h>
 
 #include "kernels/attention/heuristics.h"
@@ -62,7 +62,7 @@ TEST(RescalingChoice, ScoresOfPositions) {
   EXPECT_TRUE(AttentionHeuristics({.score = inline_ptx}).iterates_in_reverse());
 }
 
-/// Rows whose range tensors or the caller determine may begin behind their tile's first block.
+/// Rows whose range tensors or the caller determine may begin after their tile's first block.
 TEST(RescalingChoice, NotForDataDependentMasks) {
   const Tensor ids = Tensor::zeros({4096}, DType::i32, Device::cpu());
   EXPECT_FALSE(never({.mask = masks::document(ids)}, call_of(4096)));

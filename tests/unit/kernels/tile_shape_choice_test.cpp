@@ -38,13 +38,13 @@ TEST(TileShapeChoice, TensorsAtPairs) {
   EXPECT_FALSE(has_boxes({.score = bias, .weighting = AttentionNormalization::stick_breaking},
                          call_of(128)));
   EXPECT_TRUE(has_boxes({.score = sum_of_biases(1)}, call_of(128)));
-  // Beside so many there is room for fewer keys than where threads load them, or for none.
+  // Next to so many there is room for fewer keys than where threads load them, or for none.
   for (const int count : {4, 12})
     EXPECT_FALSE(has_boxes({.score = sum_of_biases(count)}, call_of(128))) << count;
   EXPECT_FALSE(has_boxes({.score = sum_of_biases(7)}, call_of(256)));
 }
 
-/// Products of those are no wgmmas, beside which a step could be wide.
+/// Products of those are not wgmmas, next to which a step could be wide.
 TEST(TileShapeChoice, OperandsThatTmaDoesNotTake) {
   const Score bias = scores::bias(Tensor::zeros({1, 1, 256, 256}, DType::bf16, Device::cpu()));
   AttentionCall c = call_of(64);

@@ -58,7 +58,7 @@ kernel @sums simt target(sm_90a) threads(128) (%p: ptr<i32> [arg = 0, component 
   for (const char* offset : {"-8;", "-16;", "-24;"}) EXPECT_EQ(count(ptx, offset), 1) << ptx;
 }
 
-/// A comparison stands in front of what selects by it, not all comparisons in front of all selects.
+/// A comparison is before what selects by it, not all comparisons before all selects.
 TEST(EmitLlvm, ComparesWhereAConditionIsNeeded) {
   const std::string ptx = ptx_of(R"(
 kernel @masked simt target(sm_90a) threads(128) (%p: ptr<i32> [arg = 0, component = "ptr"], %n: i32 [arg = 1], %m: i32 [arg = 2]) {
@@ -73,8 +73,8 @@ kernel @masked simt target(sm_90a) threads(128) (%p: ptr<i32> [arg = 0, componen
   EXPECT_EQ(count(ptx.substr(0, ptx.find("selp")), "setp"), 2) << ptx;
 }
 
-/// A condition that two others need, one of which needs the other: it stands in front of both. The
-/// emitter verifies the module behind its last pass, so that a wrong order throws.
+/// A condition that two others need, one of which needs the other: it is before both. The
+/// emitter verifies the module after its last pass, so that a wrong order throws.
 TEST(EmitLlvm, PlacesASharedConditionBeforeItsFirstUse) {
   const std::string ptx = ptx_of(R"(
 kernel @shared simt target(sm_90a) threads(128) (%p: ptr<i32> [arg = 0, component = "ptr"], %n: i32 [arg = 1], %m: i32 [arg = 2], %l: i32 [arg = 3]) {
@@ -126,7 +126,7 @@ TEST(EmitLlvm, LineTablesLeaveSetmaxnregInForce) {
 }
 
 TEST(EmitLlvmDeathTest, NamesThePathItTriedWhereTheLibraryIsMissing) {
-  // In a process of its own: the library is opened once.
+  // In a separate process: the library is opened once.
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {

@@ -93,7 +93,7 @@ TEST_F(Bundles, TheLastOfOneKeyCounts) {
   EXPECT_EQ(bundle.find(first.key), last.entry);
 }
 
-/// A changed byte is refused, or it hides one entry, or it lies between entries. It never gives
+/// A changed byte is refused, or it hides one entry, or it is between entries. It never gives
 /// other content.
 TEST_F(Bundles, AChangedByteGivesNoOtherContent) {
   const std::vector<BundledKernel> kernels = numbered_kernels(3);
@@ -257,7 +257,7 @@ TEST_F(BundledCode, AnImportedBundleIsFoundInItsFolder) {
   EXPECT_NO_THROW(compile(request("matmul")));
 }
 
-/// A back end that is asked for is what runs; none asked for, any is right.
+/// A back end that is requested is what runs; none requested, any is right.
 TEST_F(BundledCode, KeepsTheRequestedBackEnd) {
   build(request("matmul"));
   move_to_another_machine(exported());

@@ -130,7 +130,7 @@ constexpr bool kCallAlike<cu::Result(A...), CUresult(B...)> = [] {
 }();
 }  // namespace
 
-// cuda.h renames some entry points by macro to the variant it declares, which is the one we ask for
+// cuda.h renames some entry points by macro to the variant it declares, which is the one we request
 // except where a newer header changed a signature that we take at its older version.
 #define ALIKE(name, params) static_assert(kCallAlike<cu::Result params, decltype(name)>, #name)
 ALIKE(cuInit, (unsigned));

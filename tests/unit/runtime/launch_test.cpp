@@ -301,7 +301,7 @@ TEST(Workspace, Graphs) {
   };
   std::byte* const of_stream = scratch(stream, 1000);
   mock().capturing = true;
-  // A graph may run beside the stream's calls; what of it may run at once was recorded on two.
+  // A graph may run next to the stream's calls; what of it may run at once was recorded on two.
   std::byte *const first = scratch(stream, 1000), *const second = scratch(other, 1000);
   EXPECT_EQ((std::set{of_stream, first, second}.size()), 3u);
   EXPECT_EQ(scratch(stream, 1000), first);

@@ -144,7 +144,7 @@ TEST_F(Stored, ADamagedEntryIsCompiledAgainAndReplaced) {
   EXPECT_TRUE(is_from_disk(*compile(request_for("vector_add"))));
 }
 
-/// Sound bytes, another content: what a bug of the writer or another hand leaves behind.
+/// Sound bytes, another content: what a bug of the writer or another hand leaves after.
 TEST_F(Stored, AnEntryWithOtherContentIsAMiss) {
   Compilation k;
   const CompileRequest request = request_for("vector_add");
@@ -174,7 +174,7 @@ TEST_F(Stored, AnEntryWithOtherContentIsAMiss) {
   }
 }
 
-/// The same with meta and IR that can be read: the kernel is checked against the one asked for.
+/// The same with meta and IR that can be read: the kernel is checked against the one requested.
 TEST_F(Stored, AKernelOfAnotherNameIsNotTaken) {
   compile(request_for("vector_add"));
   Compilation k;
@@ -311,7 +311,7 @@ TEST_F(Stored, TheInterpreterNeedsNone) {
   EXPECT_FALSE(fs::exists(settings_.cache_dir));
 }
 
-// ---- machine code, without a GPU: up to the verb `launch` nothing asks for one
+// ---- machine code, without a GPU: up to the verb `launch` nothing requests one
 
 class StoredCode : public Stored {
  protected:

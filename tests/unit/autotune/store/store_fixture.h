@@ -1,5 +1,5 @@
 #pragma once
-// A store in a folder of its own, and rows to put into it.
+// A store in a separate folder, and rows to put into it.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
