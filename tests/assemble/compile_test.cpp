@@ -1,4 +1,4 @@
-// Kernel::compile(): machine code for a target that need not be here.
+// Kernel::compile(): machine code for a target that need not be present.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Pages of a cache, loops by a traced stride, captured tensors that are written: on every device
-// that is here, against host arithmetic.
+// Pages of a cache, loops by a traced stride, captured tensors that are written: on every available
+// device, against host arithmetic.
 #include <gtest/gtest.h>
 
 #include <numeric>

@@ -1,4 +1,4 @@
-// AdamW on every device that is here.
+// AdamW on every available device.
 #include "tests/differential/adamw_checks.h"
 
 #include "tests/differential/devices.h"

@@ -1,4 +1,4 @@
-// Reshapes, transposes and permutes of tiles of any extents, on every device that is here: what no
+// Reshapes, transposes and permutes of tiles of any extents, on every available device: what no
 // layout of registers follows goes through shared memory.
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Tiles that programs add to, or compare with, what is in memory: `atomic_add(C(m, n), acc)` and
-// its kin, on every device that is here. Sums are of small integers, so that their order makes no
+// its kin, on every available device. Sums are of small integers, so that their order makes no
 // difference.
 #include <gtest/gtest.h>
 

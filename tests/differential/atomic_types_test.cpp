@@ -1,5 +1,5 @@
-// Every atomic operation of every type, with and without the old values, on every device that is
-// here. Results do not depend on the order of programs: sums are exact, exchanges are of one value.
+// Every atomic operation of every type, with and without the old values, on every available device.
+// Results do not depend on the order of programs: sums are exact, exchanges are of one value.
 #include <gtest/gtest.h>
 
 #include <algorithm>

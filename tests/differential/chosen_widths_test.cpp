@@ -1,5 +1,5 @@
 // Widths between the powers of two, which the library chooses for rows of weights that k is
-// contiguous in, in every decomposition of a matmul, on every device that is here.
+// contiguous in, in every decomposition of a matmul, on every available device.
 #include <gtest/gtest.h>
 
 #include "tegula/kernels/fused_matmul.h"

@@ -1,4 +1,4 @@
-// Clusters on every device that is here: reduce-scatter, and split-K in a cluster. Operands are
+// Clusters on every available device: reduce-scatter, and split-K in a cluster. Operands are
 // small integers, so that sums are exact.
 #include <gtest/gtest.h>
 

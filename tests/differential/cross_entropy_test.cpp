@@ -1,4 +1,4 @@
-// Cross entropy on every device that is here.
+// Cross entropy on every available device.
 #include "tests/differential/cross_entropy_checks.h"
 
 #include "tests/differential/devices.h"

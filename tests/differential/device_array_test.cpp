@@ -1,4 +1,4 @@
-// Kernels of whole arrays on every device that is here.
+// Kernels of whole arrays on every available device.
 #include "tests/differential/device_array_checks.h"
 
 #include "tests/differential/devices.h"

@@ -1,4 +1,4 @@
-// Sorts of whole arrays and the best k of rows on every device that is here.
+// Sorts of whole arrays and the best k of rows on every available device.
 #include "tests/differential/device_order_checks.h"
 
 #include "tests/differential/devices.h"

@@ -1,4 +1,4 @@
-// Embedding on every device that is here.
+// Embedding on every available device.
 #include "tests/differential/embedding_checks.h"
 
 #include "tests/differential/devices.h"

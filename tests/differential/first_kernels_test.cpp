@@ -1,4 +1,4 @@
-// The first kernels of the language, on every device that is here, against host arithmetic.
+// The first kernels of the language, on every available device, against host arithmetic.
 #include <gtest/gtest.h>
 
 #include <cmath>

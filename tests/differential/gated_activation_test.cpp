@@ -1,4 +1,4 @@
-// Gated activations on every device that is here.
+// Gated activations on every available device.
 #include "tests/differential/gated_activation_checks.h"
 
 #include "tests/differential/devices.h"

@@ -1,4 +1,4 @@
-// Grids of one kernel with a meeting of all programs between them.
+// Several grids of one kernel, separated by barriers of all programs.
 #include <gtest/gtest.h>
 
 #include "dsl/instance.h"

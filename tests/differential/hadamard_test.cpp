@@ -1,4 +1,4 @@
-// The Walsh-Hadamard transform on every device that is here.
+// The Walsh-Hadamard transform on every available device.
 #include "tests/differential/hadamard_checks.h"
 
 #include "tests/differential/devices.h"

@@ -1,5 +1,5 @@
 // Matmuls by wgmma on operands loaded by TMA: every operand order, tile and odd shape, exact on
-// small integers, on every device that is here.
+// small integers, on every available device.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Loops that end near the largest index, and bounds beyond indices: on every device that is here,
+// Loops that end near the largest index, and bounds beyond indices: on every available device,
 // against host arithmetic of 64 bits.
 #include <gtest/gtest.h>
 

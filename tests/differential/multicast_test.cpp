@@ -1,5 +1,5 @@
-// Operands that two neighbouring tiles share, multicast: matmuls in clusters of two on every device
-// that is here. Operands are small integers, so that sums are exact.
+// Operands that two neighbouring tiles share, multicast: matmuls in clusters of two on every
+// available device. Operands are small integers, so that sums are exact.
 #include <gtest/gtest.h>
 
 #include <algorithm>

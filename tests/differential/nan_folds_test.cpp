@@ -1,4 +1,4 @@
-// NaN in folds, on every device that is here: it never wins an extreme, and where there is no
+// NaN in folds, on every available device: it never wins an extreme, and where there is no
 // number the result is the identity and index 0.
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// RMS norm and layer norm on every device that is here.
+// RMS norm and layer norm on every available device.
 #include "tests/differential/devices.h"
 #include "tests/differential/norm_checks.h"
 

@@ -1,4 +1,4 @@
-// The cpu refuses what the compiler refuses, in the same words; what a plan says is what was done.
+// The device cpu rejects what the compiler rejects, with the same text; plans state what was done.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,4 +1,4 @@
-// Ping-pong on every device that is here. Operands are small integers, so that sums are exact.
+// Ping-pong on every available device. Operands are small integers, so that sums are exact.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Products of every element type that tensor cores take, in every operand order, exact on small
-// integers, on every device that is here.
+// integers, on every available device.
 #include <gtest/gtest.h>
 
 #include "tegula/tegula.h"

@@ -1,4 +1,4 @@
-// Quantisation to 8-bit floats on every device that is here.
+// Quantisation to 8-bit floats on every available device.
 #include "tests/differential/devices.h"
 #include "tests/differential/quantise_checks.h"
 

@@ -1,4 +1,4 @@
-// Rotary position embedding on every device that is here.
+// Rotary position embedding on every available device.
 #include "tests/differential/rope_checks.h"
 
 #include "tests/differential/devices.h"

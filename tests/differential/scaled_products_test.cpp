@@ -1,5 +1,5 @@
 // Matmuls whose epilogue scales the accumulators, as quantized layers do, gated units with the
-// function that models use, and results of 8 bits, on every device that is here.
+// function that models use, and results of 8 bits, on every available device.
 #include <gtest/gtest.h>
 
 #include <cmath>

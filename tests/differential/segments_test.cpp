@@ -1,4 +1,4 @@
-// Ragged rows whose offsets only the device knows, on every device that is here, against host
+// Ragged rows whose offsets only the device knows, on every available device, against host
 // arithmetic: products of segments, sums of them, empty ones, none at all, and replays with others.
 #include <gtest/gtest.h>
 

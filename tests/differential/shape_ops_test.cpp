@@ -1,4 +1,4 @@
-// Parts of tiles, tiles put together and elements chosen by an index, on every device that is here:
+// Parts of tiles, tiles put together and elements chosen by an index, on every available device:
 // of any extents, by 1, 4 and 8 warps, with rows and columns that end inside the tile.
 #include <gtest/gtest.h>
 

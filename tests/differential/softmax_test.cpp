@@ -1,4 +1,4 @@
-// Softmax on every device that is here.
+// Softmax on every available device.
 #include "tests/differential/softmax_checks.h"
 
 #include "tests/differential/devices.h"

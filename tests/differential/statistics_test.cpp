@@ -1,4 +1,4 @@
-// Means, variances, sums of exponentials and folds of bits, of rows that end where they like.
+// Means, variances, sums of exponentials and folds of bits, of ragged rows.
 #include <gtest/gtest.h>
 
 #include <cmath>

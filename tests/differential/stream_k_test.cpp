@@ -1,4 +1,4 @@
-// Stream-K matmuls (SplitK::stream) on every device that is here, against host
+// Stream-K matmuls (SplitK::stream) on every available device, against host
 // arithmetic: tiles in one part, in two, in as many as there are CTAs.
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Tiles of few rows, computed as their transposes (plan field `swap_ab`), on every device that is
-// here. Operands are small integers, so that sums are exact.
+// Tiles of few rows, computed as their transposes (plan field `swap_ab`), on every available
+// device. Operands are small integers, so that sums are exact.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Operands of MMAs as boxes of tensors of four and five dimensions, as many as a tensor map has,
-// and of six, which TMA does not take; on every device that is here. A map of one dimension, which
+// and of six, which TMA does not take; on every available device. A map of one dimension, which
 // no operand has, is in unit_codegen_sim_tensor_ranks_test.
 #include <gtest/gtest.h>
 

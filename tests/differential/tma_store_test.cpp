@@ -1,6 +1,6 @@
-// Results that go through shared memory and from there by TMA (plan.tma_store), on every device
-// that is here. Operands are small integers, so that sums are exact; what is not stored keeps the
-// number that C was filled with.
+// Results that go through shared memory and from there by TMA (plan.tma_store), on every available
+// device. Operands are small integers, so that sums are exact; what is not stored keeps the number
+// that C was filled with.
 #include <gtest/gtest.h>
 
 #include <algorithm>

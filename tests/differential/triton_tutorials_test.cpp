@@ -1,4 +1,4 @@
-// Triton's tutorials in the language on every device that is here.
+// Triton's tutorials in the language on every available device.
 #include "tests/differential/devices.h"
 #include "tests/differential/triton_tutorial_checks.h"
 

@@ -1,4 +1,4 @@
-// Plans that were requested and cannot be had, word for word in plan.txt.
+// Requested plans that cannot be carried out, word for word in plan.txt.
 #include "expect_error.h"
 #include "support/env.h"
 #include "tegula/tegula.h"

@@ -1,4 +1,4 @@
-// Tensors that cannot be made, looked at or launched with, word for word in tensors.txt.
+// Invalid operations on tensors and launches with invalid tensors, word for word in tensors.txt.
 #include <cmath>
 
 #include "expect_error.h"

@@ -1,4 +1,4 @@
-// The warnings that a user hears of a kernel without asking: words, lines, and how often.
+// Warnings about kernels that are reported by default: texts, lines, and how often.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

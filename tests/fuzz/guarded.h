@@ -1,5 +1,5 @@
 #pragma once
-// A guard around code under random input: what crashes, or does not end, says its seed first.
+// A guard around code under random input: a crash or an endless run reports its seed.
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>

@@ -1,6 +1,6 @@
 // Any bytes are read or refused: kernels, types, layouts, plans, variables, devices, what ptxas
 // says, comments of reproducers and entries of the disk cache. TEGULA_FUZZ_INPUTS chooses how many,
-// TEGULA_FUZZ_SEED which; what crashes says its seed.
+// TEGULA_FUZZ_SEED which; a crash reports its seed.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,6 +1,6 @@
 #pragma once
 // A failing program made small: ops go, values become simpler ones, constants and extents shrink,
-// as long as it fails in the same way. What is left is printed as a file test.
+// as long as it fails in the same way. The reduced program is printed as a file test.
 #include <chrono>
 #include <functional>
 #include <optional>

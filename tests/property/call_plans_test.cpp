@@ -1,5 +1,5 @@
 // Calls of the library by plans: a repeated one takes no memory, and graphs that a stream records
-// have separate memory. A driver that keeps books stands for the real one.
+// have separate memory. A recording mock replaces the driver.
 #include <gtest/gtest.h>
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // The driver calls that calls of the library make after their first time: launches, tensor maps of
 // tensors that are new, and of a stream whose memory they take what it is; no memory, no waiting,
-// no context. A driver that keeps books stands for the real one, so addresses lead nowhere.
+// no context. A recording mock replaces the driver, so addresses lead nowhere.
 #include <gtest/gtest.h>
 
 #include <functional>

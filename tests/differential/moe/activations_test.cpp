@@ -1,5 +1,5 @@
 // Activations of experts at numbers of any size, at infinities and at NaN, and the gradients of
-// routers at logits far from 0, on every device that is here.
+// routers at logits far from 0, on every available device.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // Backward of layers against double precision, whose gradients are finite differences', on every
-// device that is here.
+// available device.
 #include <gtest/gtest.h>
 
 #include <array>

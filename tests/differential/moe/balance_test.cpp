@@ -1,4 +1,4 @@
-// Balance sums, losses and their gradients against double precision, on every device that is here.
+// Balance sums, losses and their gradients against double precision, on every available device.
 #include "tegula/kernels/moe_balance.h"
 
 #include <gtest/gtest.h>

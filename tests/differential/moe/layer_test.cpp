@@ -1,4 +1,4 @@
-// Whole layers, router to combined rows, against double precision on every device that is here.
+// Whole layers, router to combined rows, against double precision on every available device.
 #include <gtest/gtest.h>
 
 #include <cmath>

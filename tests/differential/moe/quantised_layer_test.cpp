@@ -1,5 +1,5 @@
-// Layers of experts in 8 bits against double precision on the quantised values, on every device
-// that is here.
+// Layers of experts in 8 bits against double precision on the quantised values, on every available
+// device.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,4 +1,4 @@
-// Routers and placements against the references, on every device that is here.
+// Routers and placements against the references, on every available device.
 #include <gtest/gtest.h>
 
 #include "tests/differential/devices.h"

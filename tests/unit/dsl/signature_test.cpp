@@ -1,4 +1,4 @@
-// The key of a call: what it tells apart, and what it must not.
+// The key of a call: what it distinguishes, and what it must not.
 #include "dsl/signature.h"
 
 #include <gmock/gmock.h>

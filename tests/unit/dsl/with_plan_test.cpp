@@ -1,4 +1,4 @@
-// Fields of a plan that a kernel's author requests: they are carried out, tell compiled kernels
+// Plan fields that a kernel's author requests: they are carried out, distinguish compiled kernels
 // apart, and stay with kernels made from that one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

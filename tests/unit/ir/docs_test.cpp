@@ -1,4 +1,4 @@
-// docs/ir.md is what the op table says, and docs/architecture.md names every pass.
+// docs/ir.md matches the op table, and docs/architecture.md names every pass.
 #include <gtest/gtest.h>
 
 #include "ir/op_docs.h"

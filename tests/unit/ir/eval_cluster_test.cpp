@@ -1,4 +1,4 @@
-// Clusters in the interpreter: programs side by side, and the sum of which each receives a part.
+// Clusters in the interpreter: concurrent programs, and the sum of which each receives a part.
 #include "tegula/error.h"
 #include "tests/unit/ir/eval_fixture.h"
 

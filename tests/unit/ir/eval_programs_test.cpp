@@ -1,5 +1,5 @@
-// Programs that meet in memory: one waits for another that starts later, reads what was written
-// before a release, and compares and swaps in one step.
+// Programs that communicate through memory: one waits for another that starts later, reads what was
+// written before a release, and compares and swaps in one step.
 #include "tests/unit/ir/eval_fixture.h"
 
 namespace tegula::ir::eval_programs_test {

@@ -1,4 +1,4 @@
-// Key ranges that attention derives from its mask, against the mask requested every pair.
+// Key ranges that attention derives from its mask, against the mask evaluated for every pair.
 #include "tegula/block_mask.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Kernels of a user, with names of the library's functions, in a file that includes all headers of
+// User kernels with the names of library functions, in a file that includes all headers of
 // the library and `using namespace tegula`.
 #include <gtest/gtest.h>
 

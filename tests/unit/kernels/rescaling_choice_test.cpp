@@ -1,4 +1,4 @@
-// When attention looks for no maximum after the first block.
+// Conditions under which attention does not update the maximum after the first block.
 #include <gtest/gtest.h>
 
 #include "kernels/attention/heuristics.h"

@@ -1,5 +1,5 @@
 #pragma once
-// Shared by the emitter's tests: text in, PTX out, and ptxas's opinion of it.
+// Shared by the emitter's tests: from text to PTX, and ptxas's report.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,6 +1,5 @@
 #pragma once
-// A driver that keeps books instead of driving: host memory as device memory, and a record of every
-// launch.
+// A mock of the driver: host memory serves as device memory, and every launch is recorded.
 #include <array>
 #include <atomic>
 #include <cstdlib>
