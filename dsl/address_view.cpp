@@ -115,12 +115,10 @@ ir::AttrList attrs_of_run(const ElementRun& run, DType pointee) {
   return attrs;
 }
 
-/// Returns the operands of an op on a box: the view, the stored value, and the first elements.
-std::vector<ir::Value> box_operands(Tracer& t, const AddressedPart& part, ir::Value stored = {}) {
-  std::vector<ir::Value> operands{t.value(part.view)};
-  if (stored) operands.push_back(stored);
-  for (const Arg& first : part.firsts) operands.push_back(t.value(first));
-  return operands;
+ir::BoxAccess box_access(Tracer& t, const AddressedPart& part, ir::Value stored = {}) {
+  std::vector<ir::Value> offsets;
+  for (const Arg& first : part.firsts) offsets.push_back(t.value(first));
+  return ir::box_of(t.value(part.view), offsets, part.axes, stored);
 }
 
 /// Crops the elements at or beyond the ends of the subscripts.
@@ -240,11 +238,8 @@ Tile AddressedTensor::read(const AddressedPart& part, std::span<const Subscript>
   const Tracer::Pin pin(t, part.loc);
   const DType pointee = t.kernel.type(ir::Value(view)).dtype();
   if (part.is_box) {
-    ir::AttrList attrs;
-    attrs.set(AttrName::axes, part.axes);
-    const ir::Type type = part_type(part, pointee);
-    const ir::OpId load = t.build.create(Opcode::LoadView, box_operands(t, part),
-                                         std::span(&type, 1), std::move(attrs));
+    const ir::OpId load = ir::create_access(t.build, Opcode::LoadView, box_access(t, part), {},
+                                            part_type(part, pointee));
     return cropped(part, t.tile(t.kernel[load].results[0]));
   }
   const std::array operands{t.value(part.pointers), dsl::truth(t, part.inside),
@@ -271,10 +266,7 @@ void store_part(const AddressedPart& part, const Arg& value) {
   const ir::Value stored = dsl::stored_value(t, value, part_type(part, pointee), part.loc);
   if (part.is_box) {
     const Tile kept = cropped(part, t.tile(stored));
-    ir::AttrList attrs;
-    attrs.set(AttrName::axes, part.axes);
-    t.build.create(Opcode::StoreView, box_operands(t, part, t.value(kept)),
-                   std::span<const ir::Type>(), std::move(attrs));
+    ir::create_access(t.build, Opcode::StoreView, box_access(t, part, t.value(kept)), {});
     return;
   }
   ElementRun run = part.run;

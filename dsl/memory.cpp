@@ -96,10 +96,10 @@ Tile atomic_on_view(Tracer& t, const char* kind, const dsl::ViewAccessRecord& pa
     return t.tile(
         t.build.op(Opcode::AtomicRmw, {a.pointers, v, a.inside}, {{AttrName::kind, kind}}));
   }
-  ir::AttrList attrs = dsl::box_attrs(part);
+  ir::AttrList attrs = attrs_of(part.hints);
   attrs.set(AttrName::kind, kind);
-  const ir::OpId op = t.build.create(Opcode::AtomicView, dsl::box_operands(t, part, v),
-                                     std::span(&part.type, 1), std::move(attrs));
+  const ir::OpId op = ir::create_access(t.build, Opcode::AtomicView, dsl::box_access(t, part, v),
+                                        std::move(attrs), part.type);
   return t.tile(dsl::shaped(t, dsl::cropped(t, part, t.kernel[op].results[0]), part.shape));
 }
 

@@ -254,8 +254,8 @@ ir::Value read_part(Tracer& t, ViewAccessRecord& whole) {
     whole.load = load;
     return dsl::cropped(t, whole, t.kernel[load].results[0]);
   }
-  const ir::OpId load = t.build.create(Opcode::LoadView, dsl::box_operands(t, part),
-                                       std::span(&part.type, 1), dsl::box_attrs(part));
+  const ir::OpId load = ir::create_access(t.build, Opcode::LoadView, dsl::box_access(t, part),
+                                          dsl::attrs_of(part.hints), part.type);
   whole.load = load;
   if (!part.padded.empty()) t.padded[t.kernel[load].results[0]] = part.padded;
   return dsl::shaped(t, dsl::cropped(t, whole, t.kernel[load].results[0]), part.shape);
@@ -269,16 +269,11 @@ void write_part(Tracer& t, const ViewAccessRecord& part, const Arg& value) {
     return;
   }
   v = dsl::cropped(t, part, dsl::shaped(t, v, part.type));
-  t.build.create(Opcode::StoreView, dsl::box_operands(t, part, v), dsl::box_attrs(part));
+  ir::create_access(t.build, Opcode::StoreView, dsl::box_access(t, part, v),
+                    dsl::attrs_of(part.hints));
 }
 
 }  // namespace
-
-ir::AttrList dsl::box_attrs(const ViewAccessRecord& part) {
-  ir::AttrList attrs = attrs_of(part.hints);
-  attrs.set(AttrName::axes, part.axes);
-  return attrs;
-}
 
 ir::Value dsl::shaped(Tracer& t, ir::Value v, ir::Type type) {
   return t.kernel.type(v) == type ? v : t.build.op(Opcode::Reshape, {v}, type);
@@ -293,12 +288,8 @@ ir::Value dsl::cropped(Tracer& t, const ViewAccessRecord& part, ir::Value v) {
   return v;
 }
 
-std::vector<ir::Value> dsl::box_operands(Tracer& t, const ViewAccessRecord& part,
-                                         ir::Value stored) {
-  std::vector<ir::Value> operands{t.param(part.param)};
-  if (stored) operands.push_back(stored);
-  operands.insert(operands.end(), part.offsets.begin(), part.offsets.end());
-  return operands;
+ir::BoxAccess dsl::box_access(Tracer& t, const ViewAccessRecord& part, ir::Value stored) {
+  return ir::box_of(t.param(part.param), part.offsets, part.axes, stored);
 }
 
 ir::ViewAddresses dsl::addresses(Tracer& t, const ViewAccessRecord& part) {

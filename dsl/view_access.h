@@ -1,15 +1,15 @@
 #pragma once
 // Lowers accesses to parts of views: to boxes, or to addresses for gathers, scatters and atomics.
 #include "dsl/tracer.h"
+#include "ir/access.h"
 #include "ir/view_addresses.h"
 
 namespace tegula::dsl {
 
 ir::ViewAddresses addresses(Tracer& t, const ViewAccessRecord& part);
 
-/// Returns the operands of an op that loads a box, or that stores the value `stored` to it.
-std::vector<ir::Value> box_operands(Tracer& t, const ViewAccessRecord& part, ir::Value stored = {});
-ir::AttrList box_attrs(const ViewAccessRecord& part);
+/// Returns the access of an op that loads the part as a box, or that stores `stored` to it.
+ir::BoxAccess box_access(Tracer& t, const ViewAccessRecord& part, ir::Value stored = {});
 /// Returns the same elements as a tile of another shape.
 ir::Value shaped(Tracer& t, ir::Value v, ir::Type type);
 /// Returns the tile, which has the shape of the part, with the elements outside of the bounds of

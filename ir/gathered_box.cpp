@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "ir/layout/layout_ops.h"
-
 namespace tegula::ir {
 
 std::size_t first_offset(const OpData& box) {
@@ -40,13 +38,6 @@ int gathered_dim(const Kernel& k, const OpData& box) {
     if (is_gathered(k, box, v))
       return static_cast<int>(std::ranges::find(axes, static_cast<std::int64_t>(v)) - axes.begin());
   return -1;
-}
-
-const LinearLayout* index_tile_layout(const LinearLayout& box, int gathered_dim) {
-  LinearLayout line = box;
-  for (int d = box.rank() - 1; d >= 0; --d)
-    if (d != gathered_dim) line = slice(line, d);
-  return intern_layout(line);
 }
 
 }  // namespace tegula::ir

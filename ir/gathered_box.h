@@ -22,8 +22,5 @@ bool is_gathered(const Kernel& k, const OpData& box, std::size_t view_dim);
 /// Returns the tile dimension along which index tiles run: that of the first gathered view
 /// dimension, which all index tiles share; -1 if no dimension is gathered.
 int gathered_dim(const Kernel& k, const OpData& box);
-/// Returns the layout of the index tiles of a box with layout `box`: the thread that holds an
-/// element of the box also holds its index.
-const LinearLayout* index_tile_layout(const LinearLayout& box, int gathered_dim);
 
 }  // namespace tegula::ir

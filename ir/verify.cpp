@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "ir/gathered_box.h"
+#include "ir/access.h"
 #include "ir/layout/dims.h"
 #include "ir/loop.h"
 #include "ir/made_view.h"
@@ -100,8 +100,7 @@ class Verifier {
     if (d.opcode == Opcode::Reshape) reshape(op);
     if (d.opcode == Opcode::TileSlice) tile_slice(op);
     if (d.opcode == Opcode::MakeView) make_view(op);
-    if (d.is(Opcode::LoadView, Opcode::StoreView, Opcode::AtomicView, Opcode::CopyAsync))
-      box_of_made_view(op);
+    if (is_access(d.opcode)) access(op);
     if (row.has(kTerminator)) {
       if (k_[r].last != op) report(op, "is not the last op of its region");
       yields(op, owner);
@@ -160,14 +159,14 @@ class Verifier {
     }
   }
 
-  /// Checks that offsets have the type of the extents, with which they are compared.
-  void box_of_made_view(OpId op) {
-    const OpData& d = k_[op];
-    const std::size_t first = first_offset(d);
-    const OpId make = maker_of(k_, view_of_box(d));
-    const std::size_t rank = make ? k_[make].operands.size() / 2 : 0;
-    for (std::size_t v = 0; v < rank && first + v < d.operands.size(); ++v)
-      if (k_.type(d.operands[first + v]).elem() != k_.type(k_[make].operands[1]).elem())
+  /// Checks that offsets in a made view have the type of its extents, with which they are compared.
+  void access(OpId op) {
+    if (const std::string_view why_not = why_not_access(k_, k_[op]); !why_not.empty())
+      return report(op, std::string(why_not));
+    const BoxAccess a = access_of(k_, k_[op]);
+    const OpId make = maker_of(k_, a.view);
+    for (const AccessAxis& axis : a.axes)
+      if (make && k_.type(axis.offset).elem() != k_.type(k_[make].operands[1]).elem())
         return report(op, "has offsets of another type than the view's extents");
   }
 

@@ -1,43 +1,36 @@
 #include "ir/view_addresses.h"
 
-#include <algorithm>
-
-#include "ir/gathered_box.h"
+#include "ir/access.h"
 #include "ir/made_view.h"
 
 namespace tegula::ir {
 namespace {
 
-/// Returns the index along view dimension `v` of every element of the box: a scalar if its tile
-/// does not extend along that dimension.
-Value index_along(Builder& b, const OpData& op, Type tile, int v) {
-  const Value first = op.operands[first_offset(op) + static_cast<std::size_t>(v)];
-  const auto axes = op.attrs.ints(AttrName::axes);
-  const bool is_index_tile = b.kernel().type(first).is_tile();
-  const auto axis = is_index_tile ? gathered_dim(b.kernel(), op)
-                                  : std::ranges::find(axes, std::int64_t{v}) - axes.begin();
-  if (axis == std::ssize(axes)) return first;
-  const DType dtype = b.kernel().type(first).dtype();
-  Value at = first;
-  if (!is_index_tile) {
-    const std::int64_t extent = tile.shape()[static_cast<std::size_t>(axis)];
-    const Type line = Type::tile({dtype, false}, std::span(&extent, 1));
-    at = b.add(b.op(Opcode::Arange, {}, line, {{AttrName::start, 0}}), first);
+/// Returns the index along an axis of every element of the box: a scalar if its tile does not
+/// extend along the axis.
+Value index_along(Builder& b, const BoxAccess& a, const AccessAxis& axis) {
+  if (axis.kind == AccessAxis::Kind::Scalar) return axis.offset;
+  const DType dtype = b.kernel().type(axis.offset).dtype();
+  const int dim = axis.is_gathered() ? a.gathered_dim() : axis.tile_dim;
+  Value at = axis.offset;
+  if (!axis.is_gathered()) {
+    const Type line = Type::tile({dtype, false}, std::span(&axis.extent, 1));
+    at = b.add(b.op(Opcode::Arange, {}, line, {{AttrName::start, 0}}), at);
   }
-  for (int d = 0; d < tile.rank(); ++d)
-    if (d != axis) at = b.op(Opcode::ExpandDims, {at}, {{AttrName::axis, d}});
-  return tile.rank() == 1 ? at : b.op(Opcode::Broadcast, {at}, tile.with_dtype(dtype));
+  for (int d = 0; d < a.tile.rank(); ++d)
+    if (d != dim) at = b.op(Opcode::ExpandDims, {at}, {{AttrName::axis, d}});
+  return a.tile.rank() == 1 ? at : b.op(Opcode::Broadcast, {at}, a.tile.with_dtype(dtype));
 }
 
 }  // namespace
 
-ViewAddresses box_addresses(Builder& b, const OpData& op, Type tile) {
+ViewAddresses box_addresses(Builder& b, const BoxAccess& a) {
   // A view of rank 0 has no offset from which to take the index type.
-  const std::size_t first = first_offset(op);
-  const Type index = Type::scalar(
-      op.operands.size() > first ? b.kernel().type(op.operands[first]).dtype() : DType::i32);
-  return view_addresses(b, op.operands[0], index,
-                        [&](int v) { return index_along(b, op, tile, v); });
+  const Type index =
+      Type::scalar(a.axes.empty() ? DType::i32 : b.kernel().type(a.axes[0].offset).dtype());
+  return view_addresses(b, a.view, index, [&](int v) {
+    return index_along(b, a, a.axes[static_cast<std::size_t>(v)]);
+  });
 }
 
 ViewAddresses view_addresses(Builder& b, Value view, Type index_type,

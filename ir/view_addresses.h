@@ -6,6 +6,8 @@
 
 namespace tegula::ir {
 
+struct BoxAccess;
+
 struct ViewAddresses {
   Value pointers;
   Value inside;  ///< i1: the element is within the view
@@ -16,8 +18,7 @@ struct ViewAddresses {
 ViewAddresses view_addresses(Builder& b, Value view, Type index_type,
                              const std::function<Value(int axis)>& index);
 
-/// Returns the addresses of the box of a load_view, store_view or atomic_view whose tile has type
-/// `tile`.
-ViewAddresses box_addresses(Builder& b, const OpData& op, Type tile);
+/// Returns the addresses of the box of a load_view, store_view or atomic_view.
+ViewAddresses box_addresses(Builder& b, const BoxAccess& access);
 
 }  // namespace tegula::ir

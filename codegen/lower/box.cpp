@@ -6,7 +6,6 @@
 
 #include "codegen/lower/pointers.h"
 #include "ir/analysis/access_width.h"
-#include "ir/gathered_box.h"
 #include "ir/layout/layout_ops.h"
 #include "ir/layout/linear_layout.h"
 #include "tegula/error.h"
@@ -15,27 +14,19 @@ namespace tegula::codegen {
 
 using namespace ir;
 
-Box::Box(Lowering& l, OpId op, Value machine_view, std::size_t first_offset)
-    : l_(l), op_(op), view_(machine_view), view_type_(l.from.type(machine_view)) {
-  const OpData& d = l.from[op];
-  const auto axes = d.attrs.ints(AttrName::axes);
-  axes_.assign(axes.begin(), axes.end());
-  const auto rank = static_cast<std::size_t>(view_type_.rank());
-  for (std::size_t v = 0; v < rank; ++v) offsets_.push_back(l.get(d.operands[first_offset + v]));
-  if (rank > 0) index_ = l.type(offsets_.front()).dtype();
-  inside_.assign(rank, false);
-  for (std::int64_t proved : d.attrs.ints(AttrName::in_bounds))
-    inside_[static_cast<std::size_t>(proved)] = true;
-  for (std::size_t v = 0; v < rank; ++v) limits_.push_back(limit(v));
-  base = l.view_pointer(view_);
-  gathered_ = gathered_dim(l.from, d);
-  for (std::size_t v = 0; v < rank; ++v) {
-    if (is_gathered(l.from, d, v)) continue;
-    const Value stride = l.view_stride(view_, static_cast<int>(v), index_);
+Box::Box(Lowering& l, OpId op)
+    : l_(l), op_(op), a_(access_of(l.from, l.from[op])), view_type_(l.from.type(a_.view)) {
+  for (const AccessAxis& axis : a_.axes) offsets_.push_back(l.get(axis.offset));
+  if (!offsets_.empty()) index_ = l.type(offsets_.front()).dtype();
+  for (std::size_t v = 0; v < a_.axes.size(); ++v) limits_.push_back(limit(v));
+  base = l.view_pointer(a_.view);
+  gathered_ = a_.gathered_dim();
+  for (std::size_t v = 0; v < a_.axes.size(); ++v) {
+    if (a_.axes[v].is_gathered()) continue;
+    const Value stride = l.view_stride(a_.view, static_cast<int>(v), index_);
     const Value term = l.b.mul(offsets_[v], stride);
     offset = offset ? l.b.add(offset, term) : term;
-    const bool tiled = std::ranges::find(axes_, static_cast<std::int64_t>(v)) != axes_.end();
-    if (tiled || inside_[v]) continue;
+    if (a_.axes[v].tile_dim >= 0 || a_.axes[v].in_bounds) continue;
     const DType u = index_ == DType::i32 ? DType::u32 : DType::u64;
     const Value at = l.b.op(Opcode::Bitcast, {offsets_[v]}, Type::scalar(u));
     const Value limit = l.b.op(Opcode::Bitcast, {limits_[v]}, Type::scalar(u));
@@ -48,9 +39,8 @@ Box::Box(Lowering& l, OpId op, Value machine_view, std::size_t first_offset)
 /// Returns the exclusive bound of a guarded view dimension: the operand that narrows the box, else
 /// the view's extent.
 Value Box::limit(std::size_t v) {
-  const auto limits = limits_of_box(l_.from, l_.from[op_]);
-  if (!limits.empty()) return l_.get(limits[v]);
-  return inside_[v] ? Value() : l_.view_dim(view_, static_cast<int>(v), index_);
+  if (a_.axes[v].limit) return l_.get(a_.axes[v].limit);
+  return a_.axes[v].in_bounds ? Value() : l_.view_dim(a_.view, static_cast<int>(v), index_);
 }
 
 std::vector<Vector> Box::vectors(const LinearLayout& layout, int max_bytes) const {
@@ -63,12 +53,13 @@ std::vector<Vector> Box::vectors(const LinearLayout& layout, int max_bytes) cons
 
 Value Box::rows_inside(const std::vector<int>& leaders, const LinearLayout& layout, int t,
                        const IndexParts& parts) {
-  const auto v = static_cast<std::size_t>(axes_[static_cast<std::size_t>(t)]);
+  const auto v = static_cast<std::size_t>(a_.along[static_cast<std::size_t>(t)]);
   const std::int64_t extent = layout.shape()[t];
   const std::vector<bool> padding = padded_registers(layout, t);
   const bool padded =
       std::ranges::any_of(leaders, [&](int r) { return padding[static_cast<std::size_t>(r)]; });
-  const bool is_inside = inside_[v] || t == gathered_;  // gathered indices are checked one by one
+  const bool is_inside =
+      a_.axes[v].in_bounds || t == gathered_;  // gathered indices are checked one by one
   if (is_inside && !padded) return {};
   // One comparison per distinct constant; registers that share the constant share the result.
   std::vector<std::int64_t> distinct;
@@ -97,7 +88,6 @@ Value Box::rows_inside(const std::vector<int>& leaders, const LinearLayout& layo
 /// Returns offsets and predicates of the leaders' elements, taken from the index tiles. Each thread
 /// holds the indices of exactly its elements (index_tile_layout), each once.
 Box::Places Box::places(const std::vector<int>& leaders, const LinearLayout& layout) {
-  const OpData& d = l_.from[op_];
   const LinearLayout* line = index_tile_layout(layout, gathered_);
   LinearLayout wide = *line;
   for (int t = 0; t < layout.rank(); ++t)
@@ -112,12 +102,12 @@ Box::Places Box::places(const std::vector<int>& leaders, const LinearLayout& lay
   const Value nowhere = l_.b.constant(Type::scalar(index_), std::int64_t{-1});
   Places all;
   for (std::size_t v = 0; v < offsets_.size(); ++v) {
-    if (!is_gathered(l_.from, d, v)) continue;
-    if (layout_of(l_.from.type(d.operands[first_offset(d) + v])) != *line)
+    if (!a_.axes[v].is_gathered()) continue;
+    if (layout_of(l_.from.type(a_.axes[v].offset)) != *line)
       throw InternalError("an index tile in another layout than its box");
     const Value given = l_.as_vec(offsets_[v]);
     const Value index = element ? l_.b.select(element, given, nowhere) : given;
-    const Value step = l_.b.mul(index, l_.view_stride(view_, static_cast<int>(v), index_));
+    const Value step = l_.b.mul(index, l_.view_stride(a_.view, static_cast<int>(v), index_));
     const Value at = l_.b.op(Opcode::Bitcast, {index}, l_.type(index).with_dtype(u)),
                 limit = l_.b.op(Opcode::Bitcast, {limits_[v]}, Type::scalar(u));
     all.offset = all.offset ? l_.b.add(all.offset, step) : step;
@@ -131,8 +121,8 @@ Box::Access Box::access(const std::vector<Vector>& vectors, const LinearLayout& 
   for (const Vector& v : vectors) leaders.push_back(v.registers.front());
   Value thread_offset = offset, dynamic, predicate;
   std::vector<std::int64_t> fixed_offsets(leaders.size(), 0);
-  for (int t = 0; t < static_cast<int>(axes_.size()); ++t) {
-    const auto v = static_cast<std::size_t>(axes_[static_cast<std::size_t>(t)]);
+  for (int t = 0; t < static_cast<int>(a_.along.size()); ++t) {
+    const auto v = static_cast<std::size_t>(a_.along[static_cast<std::size_t>(t)]);
     const IndexParts parts = l_.index_parts(layout, t);
     if (t == gathered_) {
       const Places at = places(leaders, layout);
@@ -142,7 +132,7 @@ Box::Access Box::access(const std::vector<Vector>& vectors, const LinearLayout& 
       continue;
     }
     const std::int64_t known = view_type_.view_facts().strides[v];
-    const Value stride = l_.view_stride(view_, static_cast<int>(v), index_);
+    const Value stride = l_.view_stride(a_.view, static_cast<int>(v), index_);
     if (parts.thread)
       thread_offset = l_.b.add(thread_offset, l_.b.mul(l_.b.cast(parts.thread, index_), stride));
     std::vector<std::int64_t> constants;

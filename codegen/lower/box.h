@@ -4,15 +4,14 @@
 #include <vector>
 
 #include "codegen/lower/lowering.h"
+#include "ir/access.h"
 
 namespace tegula::codegen {
 
 /// Address and bounds of a box; created once per op and queried for the registers of a layout.
 class Box {
  public:
-  static Box of_load(Lowering& l, ir::OpId op) { return Box(l, op, l.from[op].operands[0], 1); }
-  static Box of_store(Lowering& l, ir::OpId op) { return Box(l, op, l.from[op].operands[0], 2); }
-  static Box of_copy(Lowering& l, ir::OpId op) { return Box(l, op, l.from[op].operands[2], 3); }
+  Box(Lowering& l, ir::OpId op);
 
   ir::Value base;              ///< pointer to the view's first element
   ir::Value offset;            ///< elements from the first element to the box's origin
@@ -29,7 +28,6 @@ class Box {
   Access access(const std::vector<ir::Vector>& vectors, const ir::LinearLayout& layout);
 
  private:
-  Box(Lowering& l, ir::OpId op, ir::Value machine_view, std::size_t first_offset);
   ir::Value limit(std::size_t v);
   ir::Value rows_inside(const std::vector<int>& leaders, const ir::LinearLayout& layout,
                         int tile_dim, const IndexParts& parts);
@@ -41,12 +39,10 @@ class Box {
 
   Lowering& l_;
   ir::OpId op_;
-  ir::Value view_;
+  ir::BoxAccess a_;
   ir::Type view_type_;
   std::vector<ir::Value> offsets_;  ///< per view dimension, simt
   std::vector<ir::Value> limits_;   ///< per view dimension, simt; none where no check is needed
-  std::vector<std::int64_t> axes_;  ///< view dimension of each tile dimension
-  std::vector<bool> inside_;        ///< per view dimension: the box is proved to be in bounds
   int gathered_ = -1;               ///< tile dimension that index tiles address
   DType index_ = DType::i32;
 };

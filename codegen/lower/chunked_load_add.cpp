@@ -56,7 +56,7 @@ Value find_added(const Kernel& k, OpId op) {
 /// Loads the registers of a tile in chunks of whole accesses.
 class LoadChunks {
  public:
-  LoadChunks(Lowering& l, OpId load) : l_(l), d_(l.from[load]), box_(Box::of_load(l, load)) {
+  LoadChunks(Lowering& l, OpId load) : l_(l), d_(l.from[load]), box_(l, load) {
     const LinearLayout& layout = layout_of(l.from.type(d_.results[0]));
     vectors_ = box_.vectors(layout);
     access_ = box_.access(vectors_, layout);

@@ -52,7 +52,7 @@ namespace {
 class BoxCopies {
  public:
   BoxCopies(Lowering& l, OpId op, const SmemSlot& at)
-      : l_(l), at_(at), box_(Box::of_copy(l, op)), dist_(layout_of_copies(l, op, at.layout)) {
+      : l_(l), at_(at), box_(l, op), dist_(layout_of_copies(l, op, at.layout)) {
     auto fn = shared_fn(at.layout, dist_);
     if (!fn) throw InternalError("copy_async: " + fn.reason());
     fn_ = std::move(*fn);

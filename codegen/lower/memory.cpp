@@ -46,7 +46,7 @@ void lower_LoadView(Lowering& l, OpId op) {
   if (l.chunked_load_add(op)) return;
   const OpData& d = l.from[op];
   const Type type = l.from.type(d.results[0]);
-  Box box = Box::of_load(l, op);
+  Box box(l, op);
   if (!type.is_tile()) {
     const Value at = l.b.op(Opcode::AddPtr, {box.base, box.offset});
     std::vector<Value> operands{at};
@@ -122,7 +122,7 @@ void lower_StoreView(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   if (d.attrs.i(AttrName::tma) == 1) return store_by_tma(l, op);
   const Type type = l.from.type(d.operands[1]);
-  Box box = Box::of_store(l, op);
+  Box box(l, op);
   const Value value = l.get(d.operands[1]);
   if (!type.is_tile()) {
     const Value at = l.b.op(Opcode::AddPtr, {box.base, box.offset});

@@ -6,12 +6,12 @@
 #include <unordered_set>
 #include <utility>
 
+#include "ir/access.h"
 #include "ir/analysis/invariant_load.h"
 #include "ir/analysis/producer_thread.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/eval/cell.h"
 #include "ir/eval/evaluate.h"
-#include "ir/gathered_box.h"
 #include "ir/loop.h"
 #include "ir/op_table.h"
 
@@ -253,7 +253,7 @@ class ChannelTracer {
   void copy(OpId op) {
     const std::int64_t bytes = slot_bytes(k_.type(k_[op].operands[0]));
     ChannelEvent e{ChannelEvent::Kind::Copy, op, at(op, 0, 1), at(op, 2, 1), bytes};
-    if (const Value same = multicast_flag(k_, k_[op]); same && number(same) != 0)
+    if (const Value same = access_of(k_, k_[op]).multicast; same && number(same) != 0)
       e.signals = ChannelEvent::SignalScope::BothCtas;
     add(std::move(e));
   }

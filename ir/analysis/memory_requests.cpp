@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ir/access.h"
 #include "ir/analysis/access_width.h"
 #include "tegula/int_math.h"
 
@@ -26,29 +27,26 @@ double split_of(std::int64_t stride_bytes) {
 
 MemoryRequests requests_of_box(const Kernel& k, const OpData& box, const CallNumbers& numbers,
                                GridDims& grid) {
-  const bool is_load = box.opcode == Opcode::LoadView;
-  const Type tile = k.type(is_load ? box.results[0] : box.operands[1]);
-  const TensorArg* tensor = numbers.tensor(box.operands[0]);
-  const auto axes = box.attrs.ints(AttrName::axes);
-  const int along = contiguous_dim(k, box), size = size_bytes(k.type(box.operands[0]).dtype());
+  const BoxAccess a = access_of(k, box);
+  const TensorArg* tensor = numbers.tensor(a.view);
+  const int along = contiguous_dim(k, box), size = size_bytes(k.type(a.view).dtype());
   double run = 1, runs = 1, split = 1;
-  for (std::size_t i = 0; i < axes.size() && tile.is_tile(); ++i) {
-    const auto axis = static_cast<std::size_t>(axes[i]);
-    const std::int64_t block = tile.shape()[i],
-                       extent = tensor ? std::max<std::int64_t>(tensor->dims[axis], 1) : block;
-    const bool is_along = static_cast<int>(i) == along;
+  for (std::size_t v = 0; v < a.axes.size(); ++v) {
+    if (a.axes[v].tile_dim < 0) continue;
+    const std::int64_t block = a.axes[v].extent,
+                       extent = tensor ? std::max<std::int64_t>(tensor->dims[v], 1) : block;
+    const bool is_along = a.axes[v].tile_dim == along;
     (is_along ? run : runs) *=
         static_cast<double>(extent) / static_cast<double>(ceil_div(extent, block));
     if (tensor && !is_along && block > 1)
-      split = std::max(split, split_of(tensor->strides[axis] * size));
+      split = std::max(split, split_of(tensor->strides[v] * size));
   }
   const double lines = runs * lines_of_run(run * size);
   MemoryRequests r;
   r.bytes = run * size < kL2Line ? lines * kL2Line : run * runs * size;
   r.lines = lines * split;
-  if (along >= 0 && tile.is_tile()) r.elements_at_once = std::max(1, access_elements(k, box));
-  for (std::size_t i = is_load ? 1 : 2; i < box.operands.size(); ++i)
-    r.depends |= grid.of(box.operands[i]);
+  if (along >= 0) r.elements_at_once = std::max(1, access_elements(k, box));
+  for (const AccessAxis& axis : a.axes) r.depends |= grid.of(axis.offset);
   return r;
 }
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "ir/access.h"
 #include "ir/analysis/memory_hazards.h"
 #include "ir/analysis/tma_access.h"
-#include "ir/gathered_box.h"
 #include "ir/loop.h"
 
 namespace tegula::ir {
@@ -110,10 +110,9 @@ bool is_shared_by_call(const Kernel& k, Value view) {
 
 std::optional<std::vector<TensorMapBound>> clips_of(const Kernel& k, const OpData& store) {
   std::vector<TensorMapBound> clips;
-  const auto rank = static_cast<std::size_t>(k.type(store.operands[0]).rank());
-  for (std::size_t v = 0; 2 + rank + v < store.operands.size(); ++v)
-    if (!collect(k, store.operands[2 + rank + v], static_cast<std::int64_t>(v), clips))
-      return std::nullopt;
+  const BoxAccess a = access_of(k, store);
+  for (std::size_t v = 0; v < a.axes.size() && a.has_limits(); ++v)
+    if (!collect(k, a.axes[v].limit, static_cast<std::int64_t>(v), clips)) return std::nullopt;
   std::erase_if(
       clips, [&](const TensorMapBound& clip) { return is_extent_of(k, clip, store.operands[0]); });
   return clips;
@@ -142,7 +141,7 @@ std::string_view why_not_tma_store(const Kernel& k, const OpData& store) {
   if (!tile.is_tile() || tile.rank() != 2 || axes.size() != 2)
     return "not a tile of two dimensions";
   if (view.view_facts().is_made) return "a view that the kernel makes, which has no tensor map";
-  if (gathered_dim(k, store) >= 0) return "rows that an index tile scatters";
+  if (access_of(k, store).gathered_dim() >= 0) return "rows that an index tile scatters";
   if (!has_staged_size(tile.dtype())) return "elements of neither 16 nor 32 bits";
   if (!is_combined_by_tma(store.attrs.s(AttrName::kind), tile.dtype()))
     return "an operation that TMA does not have for this type";

@@ -42,10 +42,8 @@ struct Box {
   std::size_t count() const;
 };
 
-/// Returns the box of operand `view` of the op. The offsets are the operands from `first_offset`
-/// on, and the tile has shape `shape`.
-Box make_box(Program& p, OpId id, std::size_t view, std::size_t first_offset,
-             std::span<const std::int64_t> shape);
+/// Returns the box that the op accesses.
+Box make_box(Program& p, OpId id);
 
 /// Marks the indices of `out` at which the box is outside the tensor. The cells of `out` must be
 /// set.

@@ -52,7 +52,7 @@ void eval_ChannelExpectTx(Program& p, OpId id) {
 void eval_CopyTma(Program& p, OpId id) {
   ++p.effects;
   const auto phase = phase_of(p, id, 2, 1);
-  auto copy = start_copy(p, id, 3);
+  auto copy = start_copy(p, id);
   if (!phase || !copy) return;
   phase->channel->expected[static_cast<std::size_t>(phase->slot)] -=
       slot_bytes(p.operand_type(id, 0));

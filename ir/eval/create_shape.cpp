@@ -129,7 +129,7 @@ namespace {
 bool is_outside_element(Program& p, Value v) {
   const OpId def = p.kernel()[v].def;
   return def && p.op(def).opcode == Opcode::LoadView && !p.kernel().type(v).is_tile() &&
-         make_box(p, def, 0, 1, {}).is_outside;
+         make_box(p, def).is_outside;
 }
 
 }  // namespace

@@ -147,8 +147,8 @@ const std::uint8_t* Program::states(Value v, std::size_t slot) {
   return out.data();
 }
 
-std::optional<std::int64_t> Program::integer(OpId id, std::size_t i, std::string_view used_as) {
-  const TileValue& v = operand(id, i);
+std::optional<std::int64_t> Program::integer(OpId id, Value operand, std::string_view used_as) {
+  const TileValue& v = value(operand);
   const std::uint8_t state = v.state(0);
   if ((state & kPoison) != 0) {
     report_poison(id, "uses", fmt::format("as {}", used_as), v.origin);

@@ -178,7 +178,10 @@ class Program {
   const std::uint8_t* states(Value v, std::size_t slot = 0);
   /// Returns the scalar operand as an integer. Reports poison and absence as a use ("a loop bound")
   /// and returns nothing for them.
-  std::optional<std::int64_t> integer(OpId id, std::size_t i, std::string_view used_as);
+  std::optional<std::int64_t> integer(OpId id, Value v, std::string_view used_as);
+  std::optional<std::int64_t> integer(OpId id, std::size_t i, std::string_view used_as) {
+    return integer(id, op(id).operands[i], used_as);
+  }
 
   template <class Text>
   void report(FindingKind kind, OpId op, Loc loc, const Text& text);

@@ -172,10 +172,10 @@ void eval_SmemLoad(Program& p, OpId id) {
   touch_shared(p, id, *slot, /*writes=*/false);
 }
 
-std::optional<AsyncCopy> start_copy(Program& p, OpId id, std::size_t view) {
+std::optional<AsyncCopy> start_copy(Program& p, OpId id) {
   const auto slot = slot_of(p, id, 0, 1, p.attrs(id).ints(AttrName::axes).size());
   if (!slot) return std::nullopt;
-  const Box box = make_box(p, id, view, view + 1, slot->shape);
+  const Box box = make_box(p, id);
   AsyncCopy copy{p.operand(id, 0).shared, slot->first, std::vector<Cell>(slot->count)};
   read_box(p, id, box, copy.cells.data());
   for (std::size_t i = 0; i < slot->count; ++i) {
@@ -190,7 +190,7 @@ std::optional<AsyncCopy> start_copy(Program& p, OpId id, std::size_t view) {
 
 void eval_CopyAsync(Program& p, OpId id) {
   ++p.effects;
-  if (auto copy = start_copy(p, id, 2)) p.asyncs.open.push_back(std::move(*copy));
+  if (auto copy = start_copy(p, id)) p.asyncs.open.push_back(std::move(*copy));
 }
 
 void eval_AsyncCommit(Program& p, OpId) {

@@ -33,7 +33,7 @@ void clobber_others(Program& p, const SharedTile& written, std::size_t first, st
 void check_readable(Program& p, OpId id, const Slot& slot);
 
 /// Returns the copy of a box (operands shared tile, slot, .., view, offsets) that the op starts.
-std::optional<AsyncCopy> start_copy(Program& p, OpId id, std::size_t view);
+std::optional<AsyncCopy> start_copy(Program& p, OpId id);
 void land(const AsyncCopy& copy);
 
 }  // namespace tegula::ir::interp

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ir/gathered_box.h"
+#include "ir/access.h"
 
 namespace tegula::ir::interp {
 
@@ -36,49 +36,41 @@ const TensorArg& tensor_of(const TileValue& view) {
 
 /// Returns the offset of a view dimension from its operand, or nothing if it is absent or poison
 /// (which is reported).
-std::optional<std::int64_t> offset_along(Program& p, OpId id, std::size_t operand) {
-  const std::uint8_t state = p.operand(id, operand).state(0);
+std::optional<std::int64_t> offset_along(Program& p, OpId id, Value offset) {
+  const std::uint8_t state = p.value(offset).state(0);
   if ((state & (kAbsent | kPoison)) == kAbsent) return std::nullopt;
-  return p.integer(id, operand, "an offset");
+  return p.integer(id, offset, "an offset");
 }
 
 /// Checks properties that earlier passes proved for the box (attributes `in_bounds`,
 /// `offset_divisibility`), because later passes drop guards that depend on them.
-void check_proofs(Program& p, OpId id, const Box& box, std::span<const std::int64_t> known_strides,
+void check_proofs(Program& p, OpId id, const Box& box, const BoxAccess& a,
                   std::span<const std::int64_t> offsets) {
-  const AttrList& attrs = p.attrs(id);
   const TensorArg& t = *box.tensor;
-  const auto axes = attrs.ints(AttrName::axes);
-  for (const std::int64_t d : attrs.ints(AttrName::in_bounds)) {
-    const auto axis = std::ranges::find(axes, d) - axes.begin();
-    const auto v = static_cast<std::size_t>(d);
-    const std::int64_t extent =
-        axis < std::ssize(axes) ? box.dims[static_cast<std::size_t>(axis)].extent : 1;
-    if (offsets[v] >= 0 && offsets[v] + extent <= t.dims[v]) continue;
-    p.report(FindingKind::OutOfBounds, id, p.op(id).loc, [&] {
-      return fmt::format(
-          "{} was proved inside of {} along dimension {}, but touches [{}, {}) of {}",
-          info(p.op(id).opcode).mnemonic, name_of(box), d, offsets[v], offsets[v] + extent,
-          t.dims[v]);
-    });
-  }
-  const std::int64_t div = attrs.i(AttrName::offset_divisibility, 1);
-  for (std::size_t v = 0; v < known_strides.size(); ++v)
-    if (known_strides[v] == 1 && offsets[v] % std::max<std::int64_t>(1, div) != 0)
+  const auto& known_strides = p.kernel().type(a.view).view_facts().strides;
+  for (std::size_t v = 0; v < a.axes.size(); ++v) {
+    const std::int64_t end = offsets[v] + a.axes[v].extent;
+    if (a.axes[v].in_bounds && (offsets[v] < 0 || end > t.dims[v]))
+      p.report(FindingKind::OutOfBounds, id, p.op(id).loc, [&] {
+        return fmt::format(
+            "{} was proved inside of {} along dimension {}, but touches [{}, {}) of {}",
+            info(p.op(id).opcode).mnemonic, name_of(box), v, offsets[v], end, t.dims[v]);
+      });
+    if (known_strides[v] == 1 && offsets[v] % std::max<std::int64_t>(1, a.divisor) != 0)
       p.report(FindingKind::AssumeViolated, id, p.op(id).loc, [&] {
         return fmt::format(
             "the offset along dimension {} of {} is {}, but was proved a multiple of {}", v,
-            name_of(box), offsets[v], div);
+            name_of(box), offsets[v], a.divisor);
       });
+  }
 }
 
 /// Sets the places that an index tile along view dimension `d` selects.
-void select_places(Program& p, OpId id, std::size_t operand, std::size_t d, Box& box) {
+void select_places(Program& p, OpId id, Value tile, std::size_t d, Box& box) {
   const TensorArg& t = *box.tensor;
-  const Value tile = p.op(id).operands[operand];
   const Cell* index = p.dense(tile);
   const std::uint8_t* states = p.states(tile);
-  box.places.resize(static_cast<std::size_t>(p.operand_type(id, operand).count()));
+  box.places.resize(static_cast<std::size_t>(p.kernel().type(tile).count()));
   bool is_poison = false;
   for (std::size_t i = 0; i < box.places.size(); ++i) {
     Box::Place& at = box.places[i];
@@ -156,19 +148,16 @@ void check_made(Program& p, OpId id, const MadeView& view, Type type, Box& box) 
 }
 
 /// Applies the limits that a box may have after its offsets: elements from them on are outside.
-void apply_limits(Program& p, OpId id, std::span<const std::int64_t> offsets, Box& box) {
-  const OpData& d = p.op(id);
-  if (limits_of_box(p.kernel(), d).empty()) return;
-  const std::size_t rank = offsets.size(), first = first_offset(d);
-  const auto axes = d.attrs.ints(AttrName::axes);
-  for (std::size_t v = 0; v < rank && !box.is_outside; ++v) {
-    if (is_gathered(p.kernel(), d, v)) continue;  // its places are inside, or have no address
-    const std::int64_t left = p.integer(id, first + rank + v, "a limit").value_or(0) - offsets[v];
-    const auto axis = std::ranges::find(axes, static_cast<std::int64_t>(v)) - axes.begin();
-    if (axis == std::ssize(axes)) {
+void apply_limits(Program& p, OpId id, const BoxAccess& a, std::span<const std::int64_t> offsets,
+                  Box& box) {
+  for (std::size_t v = 0; v < a.axes.size() && a.has_limits() && !box.is_outside; ++v) {
+    const AccessAxis& axis = a.axes[v];
+    if (axis.is_gathered()) continue;  // its places are inside, or have no address
+    const std::int64_t left = p.integer(id, axis.limit, "a limit").value_or(0) - offsets[v];
+    if (axis.tile_dim < 0) {
       box.is_outside |= left <= 0;
     } else {
-      Box::Dim& dim = box.dims[static_cast<std::size_t>(axis)];
+      Box::Dim& dim = box.dims[static_cast<std::size_t>(axis.tile_dim)];
       dim.high = std::clamp(left, dim.low, dim.high);
     }
   }
@@ -176,50 +165,49 @@ void apply_limits(Program& p, OpId id, std::span<const std::int64_t> offsets, Bo
 
 }  // namespace
 
-Box make_box(Program& p, OpId id, std::size_t view, std::size_t first_offset,
-             std::span<const std::int64_t> shape) {
+Box make_box(Program& p, OpId id) {
+  const BoxAccess a = access_of(p.kernel(), p.op(id));
   Box box;
-  const TileValue& of = p.operand(id, view);
+  const TileValue& of = p.value(a.view);
   box.region = of.region;
   box.tensor = &tensor_of(of);
   const TensorArg& t = *box.tensor;
   box.first = static_cast<const std::byte*>(t.base);
   const std::int64_t size = size_bytes(t.dtype);
-  const auto axes = p.attrs(id).ints(AttrName::axes);
+  if (const int gathered = a.gathered_dim(); gathered >= 0)
+    box.gathered = static_cast<std::size_t>(gathered);
   std::vector<std::int64_t> offsets(t.dims.size(), 0);
   bool has_offsets = true;
   for (std::size_t d = 0; d < t.dims.size(); ++d) {
-    if (p.operand_type(id, first_offset + d).is_tile()) {
-      if (box.gathered == Box::kNone)
-        box.gathered = static_cast<std::size_t>(
-            std::ranges::find(axes, static_cast<std::int64_t>(d)) - axes.begin());
-      select_places(p, id, first_offset + d, d, box);
+    if (a.axes[d].is_gathered()) {
+      select_places(p, id, a.axes[d].offset, d, box);
       continue;
     }
-    const auto offset = offset_along(p, id, first_offset + d);
+    const auto offset = offset_along(p, id, a.axes[d].offset);
     has_offsets &= offset.has_value();
     offsets[d] = offset.value_or(0);
-    const bool is_fixed = std::ranges::find(axes, static_cast<std::int64_t>(d)) == axes.end();
+    const bool is_fixed = a.axes[d].tile_dim < 0;
     if (!offset || (is_fixed && (*offset < 0 || *offset >= t.dims[d]))) box.is_outside = true;
   }
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    const auto d = static_cast<std::size_t>(axes[i]);
+  for (std::size_t i = 0; i < a.along.size(); ++i) {
+    const auto d = static_cast<std::size_t>(a.along[i]);
+    const std::int64_t extent = a.axes[d].extent;
     if (i == box.gathered) {
-      box.dims.push_back({shape[i], 0, 0, shape[i]});
+      box.dims.push_back({extent, 0, 0, extent});
       continue;
     }
-    const std::int64_t low = std::clamp<std::int64_t>(-offsets[d], 0, shape[i]);
-    const std::int64_t high = std::clamp<std::int64_t>(t.dims[d] - offsets[d], low, shape[i]);
-    box.dims.push_back({shape[i], t.strides[d] * size, low, high});
+    const std::int64_t low = std::clamp<std::int64_t>(-offsets[d], 0, extent);
+    const std::int64_t high = std::clamp<std::int64_t>(t.dims[d] - offsets[d], low, extent);
+    box.dims.push_back({extent, t.strides[d] * size, low, high});
   }
-  if (has_offsets) check_proofs(p, id, box, p.operand_type(id, view).view_facts().strides, offsets);
-  apply_limits(p, id, offsets, box);
+  if (has_offsets) check_proofs(p, id, box, a, offsets);
+  apply_limits(p, id, a, offsets, box);
   const bool touches_memory =
       !box.is_outside &&
       std::ranges::all_of(box.dims, [](const Box::Dim& d) { return d.low < d.high; });
   for (std::size_t d = 0; touches_memory && box.region != nullptr && d < offsets.size(); ++d)
     box.first += offsets[d] * t.strides[d] * size;
-  if (touches_memory && of.made) check_made(p, id, *of.made, p.operand_type(id, view), box);
+  if (touches_memory && of.made) check_made(p, id, *of.made, p.kernel().type(a.view), box);
   return box;
 }
 
@@ -302,7 +290,7 @@ void eval_MakeView(Program& p, OpId id) {
 
 void eval_LoadView(Program& p, OpId id) {
   const Type type = p.result_type(id);
-  const Box box = make_box(p, id, 0, 1, type.shape());
+  const Box box = make_box(p, id);
   TileValue& out = p.result(id);
   out.reset(static_cast<std::size_t>(type.count()));
   read_box(p, id, box, out.cells.data());
@@ -316,7 +304,7 @@ namespace {
 template <class Write>
 void for_each_stored(Program& p, OpId id, const Write& write) {
   const Value tile = p.op(id).operands[1];
-  const Box box = make_box(p, id, 0, 2, p.operand_type(id, 1).shape());
+  const Box box = make_box(p, id);
   const Cell* cells = p.dense(tile);
   const std::uint8_t* states = p.states(tile);
   if (box.region == nullptr) return;
@@ -355,9 +343,7 @@ void eval_StoreView(Program& p, OpId id) {
                            [&](const MemoryRegion& region, std::size_t, std::byte* at, Cell value) {
                              combine_at(p, id, region, at, value);
                            });
-  bool scatters = false;
-  for (std::size_t i = 2; i < p.op(id).operands.size(); ++i)
-    scatters = scatters || p.operand_type(id, i).is_tile();
+  const bool scatters = access_of(p.kernel(), p.op(id)).gathered_dim() >= 0;
   visit_dtype(p.operand_type(id, 0).dtype(), [&](auto tag) {
     const auto size = sizeof(typename decltype(tag)::type);
     for_each_stored(p, id, [&](const MemoryRegion& region, std::size_t, std::byte* at, Cell value) {
@@ -375,7 +361,7 @@ void eval_StoreView(Program& p, OpId id) {
 void eval_AtomicView(Program& p, OpId id) {
   TileValue& out = p.result(id);
   out.reset(static_cast<std::size_t>(p.result_type(id).count()));
-  const Box box = make_box(p, id, 0, 2, p.operand_type(id, 1).shape());
+  const Box box = make_box(p, id);
   // A place outside the view has no old value and yields 0, as a gather does.
   if (!box.places.empty()) std::ranges::fill(out.cells, Cell{.i = 0});
   // Elements that are absent in the value or outside the view are also absent in the result.

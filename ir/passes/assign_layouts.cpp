@@ -8,10 +8,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ir/access.h"
 #include "ir/analysis/tma_store.h"
 #include "ir/builder.h"
 #include "ir/erase_unused.h"
-#include "ir/gathered_box.h"
 #include "ir/layout/distributed.h"
 #include "ir/layout/layout_ops.h"
 #include "ir/loop.h"
@@ -171,7 +171,7 @@ class Assigner {
     if (d.is(StoreView, LoadView))
       return index_tile_layout(
           d.opcode == StoreView ? *choice_.store(d) : *own_layout(d.results[0]),
-          gathered_dim(from_, d));
+          access_of(from_, d).gathered_dim());
     if (d.opcode == Sort) return choice_.sorted(d);
     if (d.opcode == Store && d.attrs.find(AttrName::align))
       return choice_.by_runs(

@@ -23,8 +23,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ir/access.h"
 #include "ir/analysis/index_facts.h"
-#include "ir/builder.h"
 #include "ir/loop.h"
 #include "ir/passes/absence/tile_presence.h"
 #include "ir/pipeline.h"
@@ -361,20 +361,18 @@ class CheckAbsence {
 
   /// A store through a view drops what is outside of it anyway.
   void stored(OpId op) {
-    const Value value = k_[op].operands[1];
-    const Losses all = losses(value);
+    const Losses all = losses(k_[op].operands[1]);
     const bool is_view = k_[op].opcode == Opcode::StoreView;
+    const BoxAccess a = is_view ? access_of(k_, k_[op]) : BoxAccess();
     for (const Loss& one : all) {
       Builder b(k_, op);
       b.loc = one.loc;
       Value holds = b.op(Opcode::Not, {one.lost});
       if (is_view && one.dim != Loss::kWhole) {
-        const std::int64_t axis =
-            k_[op].attrs.ints(AttrName::axes)[static_cast<std::size_t>(one.dim)];
-        const Value offset = k_[op].operands[static_cast<std::size_t>(2 + axis)];
-        if (k_.type(offset).is_tile()) continue;
-        const Value is_inside =
-            inside(b, k_[op].operands[0], axis, offset, k_.type(one.lost).shape()[0]);
+        const AccessAxis& axis = a.along_dim(one.dim);
+        if (axis.is_gathered()) continue;
+        const Value is_inside = inside(b, a.view, a.along[static_cast<std::size_t>(one.dim)],
+                                       axis.offset, k_.type(one.lost).shape()[0]);
         holds = b.op(Opcode::Or, {holds, b.op(Opcode::Not, {is_inside})});
       } else if (!is_view && k_[op].operands.size() > 2) {
         continue;  // the mask may exclude the element

@@ -10,8 +10,8 @@
 // that the parts, which lack the first dimension, need no bounds along it.
 #include <vector>
 
+#include "ir/access.h"
 #include "ir/builder.h"
-#include "ir/gathered_box.h"
 #include "ir/pipeline.h"
 #include "ir/uses.h"
 
@@ -58,7 +58,7 @@ class BatchedDots {
   bool is_own_load(Value v) const {
     const OpId def = k_[v].def;
     return def && k_[def].opcode == Opcode::LoadView && uses_.count(v) == 1 &&
-           gathered_dim(k_, k_[def]) < 0;
+           access_of(k_, k_[def]).gathered_dim() < 0;
   }
 
   std::vector<Value> of_batches(OpId dot, Value v) {
@@ -87,17 +87,14 @@ class BatchedDots {
 
   Value loaded(OpId load, Type matrix, std::int64_t i) {
     Builder b(k_, load);
-    std::vector<Value> operands(k_[load].operands.begin(), k_[load].operands.end());
-    AttrList attrs = k_[load].attrs;
-    const auto axes = attrs.ints(AttrName::axes);
-    Value& offset = operands[static_cast<std::size_t>(1 + axes[0])];
+    BoxAccess a = access_of(k_, k_[load]);
+    Value& offset = a.along_dim(0).offset;
     if (i != 0) offset = b.add(offset, b.constant(k_.type(offset), i));
     // The offset's divisibility matters along a dimension of stride 1.
-    const auto view_dim = static_cast<std::size_t>(axes[0]);
-    if (i != 0 && k_.type(operands[0]).view_facts().strides[view_dim] == 1)
-      attrs.set(AttrName::offset_divisibility, std::int64_t{1});
-    attrs.set(AttrName::axes, Ints(axes.begin() + 1, axes.end()));
-    return k_[b.create(Opcode::LoadView, operands, std::span(&matrix, 1), attrs)].results[0];
+    const auto view_dim = static_cast<std::size_t>(a.along[0]);
+    if (i != 0 && k_.type(a.view).view_facts().strides[view_dim] == 1) a.divisor = 1;
+    a.along.erase(a.along.begin());
+    return k_[create_access(b, Opcode::LoadView, a, k_[load].attrs, matrix)].results[0];
   }
 
   Kernel& k_;

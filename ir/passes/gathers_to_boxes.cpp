@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "ir/access.h"
 #include "ir/analysis/affine_index.h"
 #include "ir/analysis/index_facts.h"
 #include "ir/analysis/tma_access.h"
@@ -129,14 +130,13 @@ class Gather {
 
 void load_box(Kernel& k, OpId load, const RecoveredBox& box) {
   Builder b(k, load);
-  std::vector<Value> operands{box.view};
+  std::vector<Value> offsets;
   const auto itself = [](Value v) { return v; };
-  for (const Position& at : box.at) operands.push_back(first_of(b, at.index, at.dtype, itself));
+  for (const Position& at : box.at) offsets.push_back(first_of(b, at.index, at.dtype, itself));
   const Type tile = k.type(k[load].results[0]);
   const Value fill = k[load].operands[2];
-  AttrList attrs = k[load].attrs;
-  attrs.set(AttrName::axes, box.axes);
-  const OpId made = b.create(Opcode::LoadView, operands, std::span(&tile, 1), attrs);
+  const OpId made =
+      create_access(b, Opcode::LoadView, box_of(box.view, offsets, box.axes), k[load].attrs, tile);
   const Value filled = b.op(Opcode::FillAbsent, {k[made].results[0], fill}, tile);
   k.replace_all_uses(k[load].results[0], filled);
   k.erase(load);

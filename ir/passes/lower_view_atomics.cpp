@@ -8,8 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "ir/builder.h"
-#include "ir/gathered_box.h"
+#include "ir/access.h"
 #include "ir/pipeline.h"
 #include "ir/view_addresses.h"
 
@@ -22,23 +21,21 @@ void as_store(Kernel& k, Builder& b, OpId op) {
 }
 
 void by_address(Kernel& k, Builder& b, OpId op) {
-  const OpData d = k[op];
-  const ViewAddresses at = box_addresses(b, d, k.type(d.operands[1]));
-  Value old = b.op(Opcode::AtomicRmw, {at.pointers, d.operands[1], at.inside},
-                   {{AttrName::kind, d.attrs.s(AttrName::kind)}});
-  const auto axes = d.attrs.ints(AttrName::axes);
-  const int gathered = gathered_dim(k, d);
+  const BoxAccess a = access_of(k, k[op]);
+  const ViewAddresses at = box_addresses(b, a);
+  Value old = b.op(Opcode::AtomicRmw, {at.pointers, a.stored, at.inside},
+                   {{AttrName::kind, k[op].attrs.s(AttrName::kind)}});
   // The old value is 0 where an index tile selects nothing, as for a gather.
-  if (gathered >= 0) old = b.select(at.inside, old, b.zero(Type::scalar(k.type(old).dtype())));
-  for (std::size_t i = 0; i < axes.size(); ++i) {
-    if (static_cast<int>(i) == gathered) continue;
-    const Value first = d.operands[2 + static_cast<std::size_t>(axes[i])];
-    const Value end =
-        b.op(Opcode::ViewDim, {d.operands[0]}, k.type(first), {{AttrName::axis, axes[i]}});
-    old = b.op(Opcode::Crop, {old, first, end}, k.type(old),
-               {{AttrName::axis, static_cast<std::int64_t>(i)}});
+  if (a.gathered_dim() >= 0)
+    old = b.select(at.inside, old, b.zero(Type::scalar(k.type(old).dtype())));
+  for (int i = 0; i < static_cast<int>(a.along.size()); ++i) {
+    const AccessAxis& axis = a.along_dim(i);
+    if (axis.is_gathered()) continue;
+    const Value end = b.op(Opcode::ViewDim, {a.view}, k.type(axis.offset),
+                           {{AttrName::axis, a.along[static_cast<std::size_t>(i)]}});
+    old = b.op(Opcode::Crop, {old, axis.offset, end}, k.type(old), {{AttrName::axis, i}});
   }
-  k.replace_all_uses(d.results[0], old);
+  k.replace_all_uses(k[op].results[0], old);
 }
 
 }  // namespace

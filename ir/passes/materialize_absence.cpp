@@ -11,9 +11,9 @@
 #include <iterator>
 #include <vector>
 
+#include "ir/access.h"
 #include "ir/analysis/index_facts.h"
 #include "ir/builder.h"
-#include "ir/gathered_box.h"
 #include "ir/passes/absence/absence.h"
 #include "ir/passes/absence/arg_reduce.h"
 #include "ir/passes/absence/box_limits.h"
@@ -311,10 +311,8 @@ class Materializer {
         if (!is_known(bound.offset, loop) || !is_known(bound.limit, loop) ||
             !is_known(bound.mask, loop))
           return at;
-      for (std::size_t i = first_offset(k_[op]); i < k_[op].operands.size(); ++i)
-        if (const Value v = k_[op].operands[i];
-            k_.type(v).is_tile() && !k_.is_visible_from(v, loop))
-          return at;
+      for (const AccessAxis& axis : access_of(k_, k_[op]).axes)
+        if (axis.is_gathered() && !k_.is_visible_from(axis.offset, loop)) return at;
       at = loop;
     }
     return at;
@@ -325,23 +323,23 @@ class Materializer {
     if (bounds.empty()) return;
     Builder b(k_, in_front_of_loops(op, bounds));
     b.loc = k_[op].loc;
-    for (std::size_t i = first_offset(k_[op]); i < k_[op].operands.size(); ++i) {
-      const Value index = k_[op].operands[i];
-      const Type type = k_.type(index);
-      if (!type.is_tile()) continue;
-      for (PresenceBound& bound : bounds)
-        if (bound.dim != PresenceBound::kNotSplit) bound.dim = 0;
+    for (PresenceBound& bound : bounds)
+      if (bound.dim != PresenceBound::kNotSplit) bound.dim = 0;
+    BoxAccess a = access_of(k_, k_[op]);
+    for (AccessAxis& axis : a.axes) {
+      if (!axis.is_gathered()) continue;
+      const Type type = k_.type(axis.offset);
       const Value present = absence_.mask_of_all(b, bounds, type);
       const Value nowhere = b.constant(Type::scalar(type.dtype()), std::int64_t{-1});
-      const Value chosen = b.select(present, index, nowhere);
-      k_[op].operands[i] = chosen;
+      axis.offset = b.select(present, axis.offset, nowhere);
       changed_ = true;
     }
+    set_access(k_[op], a);
   }
 
   /// Changes the index tiles of a scattering store so that it skips absent lines.
   void scatter_places(OpId op, std::vector<PresenceBound>& bounds) {
-    const int along = gathered_dim(k_, k_[op]);
+    const int along = access_of(k_, k_[op]).gathered_dim();
     if (along < 0) return;
     std::vector<PresenceBound> places = absence_.at_indices(op);
     std::erase_if(bounds, [&](const PresenceBound& bound) {
@@ -362,17 +360,15 @@ class Materializer {
 
   void store_limits(OpId op) {
     const Value value = k_[op].operands[1];
-    const Ints axes(k_[op].attrs.ints(AttrName::axes).begin(),
-                    k_[op].attrs.ints(AttrName::axes).end());
     std::vector<PresenceBound> all(absence_.of(value).begin(), absence_.of(value).end());
     std::ranges::copy(absence_.at_offsets(op), std::back_inserter(all));
     scatter_places(op, all);
-    std::vector<Value> extents = limits_.extents(op);
+    const BoxAccess limited = limits_.with_extents(op);
     if (has_cut_pieces(k_, op) || std::ranges::any_of(all, [&](const PresenceBound& x) {
-          return limits_.needs_mask(op, x, axes);
+          return limits_.needs_mask(op, limited, x);
         }))
-      return store_by_address(op, all, axes);
-    changed_ |= limits_.append(op, std::move(extents), all, k_.type(value));
+      return store_by_address(op, all);
+    changed_ |= limits_.append(op, limited, all);
   }
 
   /// Masks accesses through pointers where an address or a value is absent.
@@ -457,24 +453,23 @@ class Materializer {
   }
 
   /// Stores the present elements one by one.
-  void store_by_address(OpId op, std::span<const PresenceBound> bounds, const Ints& axes) {
+  void store_by_address(OpId op, std::span<const PresenceBound> bounds) {
     Builder b(k_, op);
-    const OpData d = k_[op];
-    const Type type = k_.type(d.operands[1]);
-    const ViewAddresses at = box_addresses(b, d, type);
+    const BoxAccess a = access_of(k_, k_[op]);
+    const Type type = a.tile;
+    const ViewAddresses at = box_addresses(b, a);
     Value present = at.inside;
     for (const PresenceBound& bound : bounds) {
       if (!bound.is_whole() && !bound.mask) {
-        const auto v = static_cast<int>(axes[static_cast<std::size_t>(bound.dim)]);
-        if (limits_.adds_nothing(op, bound, d.operands[static_cast<std::size_t>(2 + v)], v))
-          continue;
+        const auto v = static_cast<int>(a.along[static_cast<std::size_t>(bound.dim)]);
+        if (limits_.adds_nothing(op, bound, a.along_dim(bound.dim).offset, v)) continue;
       }
       present = both(b, present,
                      type.is_tile() ? absence_.mask(b, bound, type.shape())
                                     : absence_.scalar_inside(b, bound));
     }
     const AttrList attrs = attrs_by_address(k_, op);
-    const std::array operands{at.pointers, d.operands[1], present};
+    const std::array operands{at.pointers, a.stored, present};
     if (attrs.find(AttrName::kind) != nullptr)
       b.create(Opcode::AtomicRmw, operands, attrs);
     else

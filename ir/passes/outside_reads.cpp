@@ -23,8 +23,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ir/access.h"
 #include "ir/analysis/index_facts.h"
-#include "ir/builder.h"
 #include "ir/made_view.h"
 #include "ir/pipeline.h"
 #include "ir/reduce_kind.h"
@@ -213,15 +213,14 @@ class OutsideReads {
   /// Returns the origin for a load of one element that is not proved to be in bounds.
   Origins element(OpId load) {
     if (k_.type(k_[load].results[0]).is_tile()) return {};
-    const Value view = k_[load].operands[0];
+    const BoxAccess a = access_of(k_, k_[load]);
     Builder b = Builder::behind(k_, load);
     Value is_outside;
-    for (std::size_t axis = 0; axis + 1 < k_[load].operands.size(); ++axis) {
-      const Value at = k_[load].operands[1 + axis];
-      if (known_.is_inside(at, 1, view, static_cast<int>(axis), load)) continue;
+    for (int axis = 0; axis < static_cast<int>(a.axes.size()); ++axis) {
+      const Value at = a.axes[static_cast<std::size_t>(axis)].offset;
+      if (known_.is_inside(at, 1, a.view, axis, load)) continue;
       const Type type = k_.type(at);
-      const Value extent =
-          b.op(Opcode::ViewDim, {view}, type, {{AttrName::axis, static_cast<std::int64_t>(axis)}});
+      const Value extent = b.op(Opcode::ViewDim, {a.view}, type, {{AttrName::axis, axis}});
       const DType no_sign = type.dtype() == DType::i64 ? DType::u64 : DType::u32;
       const Value outside = b.cmp("ge", b.cast(at, no_sign), b.cast(extent, no_sign));
       is_outside = is_outside ? b.op(Opcode::Or, {is_outside, outside}) : outside;

@@ -6,47 +6,30 @@
 
 #include <numeric>
 
+#include "ir/access.h"
 #include "ir/analysis/index_facts.h"
-#include "ir/gathered_box.h"
 #include "ir/made_view.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
 namespace {
 
-/// Returns the extent of the box along a view dimension; 1 if no tile dimension runs along it.
-std::int64_t box_extent(const Kernel& k, const OpData& d, std::size_t view_dim) {
-  const auto axes = d.attrs.ints(AttrName::axes);
-  const Type tile = d.opcode == Opcode::LoadView ? k.type(d.results[0]) : k.type(d.operands[1]);
-  for (std::size_t t = 0; t < axes.size(); ++t)
-    if (axes[t] == static_cast<std::int64_t>(view_dim)) return tile.shape()[t];
-  return 1;
-}
-
 bool annotate(Kernel& k, OpId op, const IndexFacts& bounds, PassContext& context) {
-  OpData& d = k[op];
-  const Value view = d.operands[0];
-  const Type type = k.type(view);
-  const std::size_t first = d.opcode == Opcode::LoadView ? 1 : 2;
-  Ints inside;
-  std::int64_t offset_divisibility = 16;  // no access is wider than 16 elements
-  for (std::size_t v = 0; v < type.shape().size(); ++v) {
-    const Value offset = d.operands[first + v];
-    if (is_gathered(k, d, v)) {
-      if (type.view_facts().strides[v] == 1) offset_divisibility = 1;
-      continue;
-    }
-    const std::int64_t extent = box_extent(k, d, v);
-    if (bounds.is_inside(offset, extent, view, static_cast<int>(v), op))
-      inside.push_back(static_cast<std::int64_t>(v));
-    else
-      context.remark(Remark::Kind::Missed, d.loc, "guard kept",
-                     {{"dimension", fmt::format("{}", v)}, {"extent", fmt::format("{}", extent)}});
-    if (type.view_facts().strides[v] == 1)
-      offset_divisibility = std::gcd(offset_divisibility, divisor_of(k, offset));
+  BoxAccess a = access_of(k, k[op]);
+  const auto& strides = k.type(a.view).view_facts().strides;
+  a.divisor = 16;  // no access is wider than 16 elements
+  for (std::size_t v = 0; v < a.axes.size(); ++v) {
+    AccessAxis& axis = a.axes[v];
+    if (strides[v] == 1)
+      a.divisor = std::gcd(a.divisor, axis.is_gathered() ? 1 : divisor_of(k, axis.offset));
+    if (axis.is_gathered()) continue;
+    axis.in_bounds = bounds.is_inside(axis.offset, axis.extent, a.view, static_cast<int>(v), op);
+    if (!axis.in_bounds)
+      context.remark(
+          Remark::Kind::Missed, k[op].loc, "guard kept",
+          {{"dimension", fmt::format("{}", v)}, {"extent", fmt::format("{}", axis.extent)}});
   }
-  if (!inside.empty()) d.attrs.set(AttrName::in_bounds, inside);
-  d.attrs.set(AttrName::offset_divisibility, offset_divisibility);
+  set_access(k[op], a);
   return true;
 }
 

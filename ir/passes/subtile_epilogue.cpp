@@ -12,10 +12,10 @@
 #include <unordered_set>
 #include <vector>
 
+#include "ir/access.h"
 #include "ir/analysis/memory_hazards.h"
 #include "ir/builder.h"
 #include "ir/erase_unused.h"
-#include "ir/gathered_box.h"
 #include "ir/passes/layouts/slice_layout.h"
 #include "ir/passes/layouts/split_dim.h"
 #include "ir/pipeline.h"
@@ -53,9 +53,8 @@ class EpilogueSubtiles {
     if (tile.rank() != 2 || !tile.layout()) return false;
     blocks_ = tile.shape()[1] / columns_;
     if (blocks_ < 2 || tile.shape()[1] % columns_ != 0) return false;
-    if (k_[store_].attrs.ints(AttrName::axes).size() != 2 ||
-        gathered_dim(k_, k_[store_]) == kColumns)
-      return false;
+    const BoxAccess stored = access_of(k_, k_[store_]);
+    if (stored.along.size() != 2 || stored.gathered_dim() == kColumns) return false;
     collect_movable();
     return follow(k_[store_].operands[1], kColumns) && has_sums_;
   }
@@ -70,11 +69,9 @@ class EpilogueSubtiles {
       load_block(block + ahead);
       const Value v = part(k_[store_].operands[1], kColumns, block);
       Builder b = here(store_);
-      std::vector<Value> operands = box(b, store_, 2, kColumns, block);
-      operands[1] = v;
-      AttrList attrs = k_[store_].attrs;
-      narrow_divisor(attrs);
-      b.create(Opcode::StoreView, operands, std::span<const Type>(), std::move(attrs));
+      BoxAccess a = box(b, store_, kColumns, block);
+      a.stored = v;
+      create_access(b, Opcode::StoreView, a, k_[store_].attrs);
     }
     std::vector<OpId> whole;
     for (OpId op : k_.ops(region_))
@@ -116,7 +113,7 @@ class EpilogueSubtiles {
 
   /// Returns true if an index tile selects along the dimension that subtiles divide.
   bool selects_columns(OpId load) const {
-    const int along = gathered_dim(k_, k_[load]);
+    const int along = access_of(k_, k_[load]).gathered_dim();
     return along >= 0 && (along == kColumns || k_.type(k_[load].results[0]).rank() == 1);
   }
 
@@ -178,35 +175,25 @@ class EpilogueSubtiles {
     for (const auto& [v, dim] : ordered_loads_) part(v, dim, block);
   }
 
-  /// Returns the operands of a subtile's load or store, without the stored value.
-  std::vector<Value> box(Builder& b, OpId op, std::size_t first_offset, int dim,
-                         std::int64_t block) {
-    std::vector<Value> operands(k_[op].operands.begin(), k_[op].operands.end());
-    place_indices(b, op, first_offset, dim, operands);
-    if (block == 0) return operands;
-    const auto axis =
-        static_cast<std::size_t>(k_[op].attrs.ints(AttrName::axes)[static_cast<std::size_t>(dim)]);
-    Value& offset = operands[first_offset + axis];
+  /// Returns the access of a subtile, without the stored value.
+  BoxAccess box(Builder& b, OpId op, int dim, std::int64_t block) {
+    BoxAccess a = access_of(k_, k_[op]);
+    place_indices(b, a, dim);
+    if (a.divisor != 0) a.divisor = std::gcd(a.divisor, columns_);
+    if (block == 0) return a;
+    Value& offset = a.along_dim(dim).offset;
     offset = b.add(offset, b.constant(k_.type(offset), block * columns_));
-    return operands;
+    return a;
   }
 
   /// Converts index tiles to the layout of the subtile's rows.
-  void place_indices(Builder& b, OpId op, std::size_t first_offset, int dim,
-                     std::vector<Value>& operands) {
-    const int along = gathered_dim(k_, k_[op]);
-    if (along < 0) return;
-    const Value tile = k_[op].opcode == Opcode::LoadView ? k_[op].results[0] : k_[op].operands[1];
-    const Type part = slice_type(k_.type(tile), dim, 0, columns_);
-    const LinearLayout* lines = index_tile_layout(*part.layout(), along);
-    for (std::size_t i = first_offset; i < operands.size(); ++i)
-      if (const Type t = k_.type(operands[i]); t.is_tile() && t.layout() != lines)
-        operands[i] = b.op(Opcode::ConvertLayout, {operands[i]}, t.with_layout(lines));
-  }
-
-  void narrow_divisor(AttrList& attrs) const {
-    if (const std::int64_t old = attrs.i(AttrName::offset_divisibility, 0); old != 0)
-      attrs.set(AttrName::offset_divisibility, std::gcd(old, columns_));
+  void place_indices(Builder& b, BoxAccess& a, int dim) {
+    if (a.gathered_dim() < 0) return;
+    const Type part = slice_type(a.tile, dim, 0, columns_);
+    const LinearLayout* lines = index_tile_layout(*part.layout(), a.gathered_dim());
+    for (AccessAxis& axis : a.axes)
+      if (const Type t = k_.type(axis.offset); axis.is_gathered() && t.layout() != lines)
+        axis.offset = b.op(Opcode::ConvertLayout, {axis.offset}, t.with_layout(lines));
   }
 
   Value part(Value v, int dim, std::int64_t block) {
@@ -223,11 +210,9 @@ class EpilogueSubtiles {
 
   Value loaded(OpId load, int dim, std::int64_t block) {
     Builder b = here(load);
-    const std::vector<Value> operands = box(b, load, 1, dim, block);
-    AttrList attrs = k_[load].attrs;
-    narrow_divisor(attrs);
-    const Type t = slice_type(k_.type(k_[load].results[0]), dim, block * columns_, columns_);
-    return k_[b.create(Opcode::LoadView, operands, std::span(&t, 1), std::move(attrs))].results[0];
+    const BoxAccess a = box(b, load, dim, block);
+    const Type t = slice_type(a.tile, dim, block * columns_, columns_);
+    return k_[create_access(b, Opcode::LoadView, a, k_[load].attrs, t)].results[0];
   }
 
   Value repeated(OpId op, int dim, std::int64_t block) {

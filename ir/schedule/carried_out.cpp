@@ -6,7 +6,7 @@
 #include <map>
 #include <ranges>
 
-#include "ir/gathered_box.h"
+#include "ir/access.h"
 #include "ir/layout/conversion.h"
 #include "ir/layout/shared_layout.h"
 #include "ir/matrix_type.h"
@@ -91,7 +91,7 @@ class ScheduleReader {
     if (is_new) add_channel(is_tma ? ChannelKind::Tma : ChannelKind::CpAsync, slots);
     Channel& c = s_.channels[at->second];
     if (std::ranges::find(c.payload, load) == c.payload.end()) c.payload.push_back(load);
-    c.multicast |= is_tma && multicast_flag(k_, d);
+    c.multicast |= is_tma && access_of(k_, d).multicast;
   }
 
   void roles() {

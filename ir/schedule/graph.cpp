@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "ir/access.h"
 #include "ir/analysis/memory_hazards.h"
-#include "ir/gathered_box.h"
 #include "ir/layout/conversion.h"
 #include "ir/loop.h"
 #include "ir/schedule/elementwise_sets.h"
@@ -89,7 +89,7 @@ OperandSource source_of(const Kernel& k, OpId dot, std::size_t operand) {
   if (home_of(k, v) != k[dot].parent)
     source.kind = Kind::Invariant;
   else if (at && k[at].opcode == Opcode::LoadView)
-    source.kind = gathered_dim(k, k[at]) >= 0 ? Kind::Gather : Kind::Memory;
+    source.kind = access_of(k, k[at]).gathered_dim() >= 0 ? Kind::Gather : Kind::Memory;
   return source;
 }
 

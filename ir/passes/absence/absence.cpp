@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "ir/gathered_box.h"
+#include "ir/access.h"
 #include "ir/loop.h"
 #include "ir/made_view.h"
 #include "ir/reshape_groups.h"
@@ -58,19 +58,19 @@ bool Absence::is_zero_filled(Value v, std::int64_t axis) const {
 
 std::vector<PresenceBound> Absence::at_offsets(OpId op) const {
   List bounds;
-  for (std::size_t i = first_offset(k_[op]); i < k_[op].operands.size(); ++i)
-    if (!k_.type(k_[op].operands[i]).is_tile()) merge_bounds(bounds, of(k_[op].operands[i]));
+  for (const AccessAxis& axis : access_of(k_, k_[op]).axes)
+    if (!axis.is_gathered()) merge_bounds(bounds, of(axis.offset));
   return bounds;
 }
 
 std::vector<PresenceBound> Absence::at_indices(OpId op) const {
-  const int along = gathered_dim(k_, k_[op]);
+  const BoxAccess a = access_of(k_, k_[op]);
   List bounds;
-  for (std::size_t i = first_offset(k_[op]); along >= 0 && i < k_[op].operands.size(); ++i) {
-    if (!k_.type(k_[op].operands[i]).is_tile()) continue;
-    for (PresenceBound bound : of(k_[op].operands[i])) {
+  for (const AccessAxis& axis : a.axes) {
+    if (!axis.is_gathered()) continue;
+    for (PresenceBound bound : of(axis.offset)) {
       // A mask of elements of a one-dimensional index tile is a mask along that dimension.
-      if (bound.dim != PresenceBound::kNotSplit) bound.dim = along;
+      if (bound.dim != PresenceBound::kNotSplit) bound.dim = a.gathered_dim();
       merge_bounds(bounds, std::array{bound});
     }
   }
@@ -217,26 +217,18 @@ Value Absence::limit(Value view, std::int64_t axis, Type type) {
 }
 
 /// Returns the bounds of the box that a load reads.
-Absence::List Absence::outside(OpId op, std::vector<Value> operands) {
-  const Ints axes(k_[op].attrs.ints(AttrName::axes).begin(),
-                  k_[op].attrs.ints(AttrName::axes).end());
-  const Ints inside(k_[op].attrs.ints(AttrName::in_bounds).begin(),
-                    k_[op].attrs.ints(AttrName::in_bounds).end());
-  const Value view = operands[0];
-  const Type tile = k_.type(k_[op].results[0]);
+Absence::List Absence::outside(OpId op) {
+  const BoxAccess a = access_of(k_, k_[op]);
   List bounds = at_offsets(op);
   merge_bounds(bounds, at_indices(op));
-  for (std::int64_t v = 0; v < k_.type(view).rank(); ++v) {
+  for (int v = 0; v < static_cast<int>(a.axes.size()); ++v) {
+    const AccessAxis& axis = a.axes[static_cast<std::size_t>(v)];
     // An element that an index tile selects outside of the view is present, with value 0.
-    if (std::ranges::find(inside, v) != inside.end() ||
-        is_gathered(k_, k_[op], static_cast<std::size_t>(v)))
+    if (axis.in_bounds || axis.is_gathered() ||
+        known_.is_inside(axis.offset, axis.extent, a.view, v, op))
       continue;
-    const auto t = std::ranges::find(axes, v);
-    const Value offset = operands[static_cast<std::size_t>(1 + v)];
-    const int dim = t == axes.end() ? PresenceBound::kNotSplit : static_cast<int>(t - axes.begin());
-    const std::int64_t extent = dim < 0 ? 1 : tile.shape()[static_cast<std::size_t>(dim)];
-    if (known_.is_inside(offset, extent, view, static_cast<int>(v), op)) continue;
-    bounds.push_back({dim, offset, limit(view, v, k_.type(offset))});
+    const int dim = axis.tile_dim < 0 ? PresenceBound::kNotSplit : axis.tile_dim;
+    bounds.push_back({dim, axis.offset, limit(a.view, v, k_.type(axis.offset))});
   }
   return bounds;
 }
@@ -247,15 +239,13 @@ void Absence::load(OpId op) {
     set(k_[op].results[0], at_offsets(op));
     return;
   }
-  // The operands are copied because inserting the ops of limits may reallocate the op.
-  List bounds = outside(op, {k_[op].operands.begin(), k_[op].operands.end()});
+  List bounds = outside(op);
   set(k_[op].results[0], std::move(bounds));
 }
 
 std::vector<PresenceBound> Absence::before_fill(Value v) {
   const OpId def = k_[v].def;
-  if (def && k_[def].opcode == Opcode::LoadView && !k_.type(v).is_tile())
-    return outside(def, {k_[def].operands.begin(), k_[def].operands.end()});
+  if (def && k_[def].opcode == Opcode::LoadView && !k_.type(v).is_tile()) return outside(def);
   return {of(v).begin(), of(v).end()};
 }
 

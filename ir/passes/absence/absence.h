@@ -117,7 +117,7 @@ class Absence {
   void region(RegionId r);
   void op(OpId op);
   void load(OpId op);
-  List outside(OpId op, std::vector<Value> operands);
+  List outside(OpId op);
   void crop(OpId op);
   void cluster_reduce_scatter(OpId op);
   Value share(OpId op, Value offset, std::int64_t extent);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "ir/access.h"
 #include "ir/loop.h"
 #include "ir/passes/absence/absence.h"
 #include "ir/reshape_groups.h"
@@ -76,12 +77,11 @@ class Follower {
   /// Returns true if a store may write absent elements. It does not if it has the bound's offset
   /// and its view ends at or before the limit, because it drops them itself.
   bool stores(const OpData& d, Value v, int dim) const {
-    if (std::ranges::count(d.operands, v) != 1 || d.operands[1] != v) return true;
-    const auto axis = d.attrs.ints(AttrName::axes)[static_cast<std::size_t>(dim)];
-    const Value view = d.operands[0];
-    const auto at = static_cast<std::size_t>(2 + axis);
-    return !is_same(k_, bound_.offset, d.operands[at]) ||
-           !facts_.is_extent_at_most(view, static_cast<int>(axis), bound_.limit);
+    const BoxAccess a = access_of(k_, d);
+    if (std::ranges::count(d.operands, v) != 1 || a.stored != v) return true;
+    const auto axis = static_cast<int>(a.along[static_cast<std::size_t>(dim)]);
+    return !is_same(k_, bound_.offset, a.along_dim(dim).offset) ||
+           !facts_.is_extent_at_most(a.view, axis, bound_.limit);
   }
 
   bool begins_loop(OpId op, Value v, int dim) {

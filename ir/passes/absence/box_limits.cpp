@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "ir/gathered_box.h"
 #include "ir/made_view.h"
 #include "ir/passes/absence/cut_pieces.h"
 
@@ -15,38 +14,29 @@ std::int64_t beyond(std::int64_t extent) { return (extent + 63) / 64 * 64; }
 
 }  // namespace
 
-std::vector<Value> BoxLimits::extents(OpId box) {
+BoxAccess BoxLimits::with_extents(OpId box) {
   Builder b(k_, box);
-  const Value view = k_[box].operands[0];
-  std::vector<Value> all;
-  for (std::size_t v = 0; v < static_cast<std::size_t>(k_.type(view).rank()); ++v)
-    all.push_back(
-        extent_of(b, view, static_cast<int>(v), Type::scalar(k_.type(offset_of(box, v)).dtype())));
-  return all;
+  BoxAccess a = access_of(k_, k_[box]);
+  for (std::size_t v = 0; v < a.axes.size(); ++v)
+    a.axes[v].limit =
+        extent_of(b, a.view, static_cast<int>(v), Type::scalar(k_.type(a.axes[v].offset).dtype()));
+  return a;
 }
 
-bool BoxLimits::append(OpId op, std::vector<Value> limits, std::span<const PresenceBound> bounds,
-                       Type tile) {
-  const Ints axes(k_[op].attrs.ints(AttrName::axes).begin(),
-                  k_[op].attrs.ints(AttrName::axes).end());
+bool BoxLimits::append(OpId op, BoxAccess a, std::span<const PresenceBound> bounds) {
   Builder b(k_, op);
   bool narrowed = false;
   for (const PresenceBound& bound : bounds) {
     // A box that is absent as a whole is not stored: the limit of its first dimension becomes 0.
-    const auto v =
-        static_cast<std::size_t>(bound.is_whole() ? (axes.empty() ? 0 : axes[0])
-                                                  : axes[static_cast<std::size_t>(bound.dim)]);
-    const Value offset = offset_of(op, v);
-    if (adds_nothing(op, bound, offset, static_cast<int>(v))) continue;
-    const std::int64_t extent =
-        bound.dim < 0 ? 1 : tile.shape()[static_cast<std::size_t>(bound.dim)];
-    limits[v] = b.op(Opcode::Min, {limits[v], limit_in_view(b, bound, offset, extent)});
-    forget_inside(op, static_cast<std::int64_t>(v));
+    const int dim = bound.is_whole() ? 0 : bound.dim;
+    AccessAxis& axis = a.along.empty() ? a.axes[0] : a.along_dim(dim);
+    if (adds_nothing(op, bound, axis.offset, static_cast<int>(&axis - a.axes.data()))) continue;
+    axis.limit = b.op(Opcode::Min, {axis.limit, limit_in_view(b, bound, axis)});
+    axis.in_bounds = false;
     narrowed = true;
   }
-  if (!narrowed) return false;
-  k_[op].operands.insert(k_[op].operands.end(), limits.begin(), limits.end());
-  return true;
+  if (narrowed) set_access(k_[op], a);
+  return narrowed;
 }
 
 bool BoxLimits::end_load(OpId op, Value v) {
@@ -58,7 +48,8 @@ bool BoxLimits::end_load(OpId op, Value v) {
     load = k_[k_[load].operands[0]].def;
   if (!load || k_[load].opcode != Opcode::LoadView || !has_one_use(load)) return false;
   const bool is_operand = k_[op].opcode == Opcode::Dot || is_operand_of_dots(uses, op);
-  if (!is_operand || has_cut_pieces(k_, load) || gathered_dim(k_, k_[load]) >= 0) return false;
+  if (!is_operand || has_cut_pieces(k_, load) || access_of(k_, k_[load]).gathered_dim() >= 0)
+    return false;
   const Value tile = k_[load].results[0];
   std::vector<PresenceBound> cropped(absence_.of(v).begin(), absence_.of(v).end());
   std::erase_if(cropped, [&](const PresenceBound& bound) {
@@ -68,7 +59,7 @@ bool BoxLimits::end_load(OpId op, Value v) {
     return false;
   k_.unlink(load);
   k_.insert_before(op, load);
-  return append(load, extents(load), cropped, k_.type(v));
+  return append(load, with_extents(load), cropped);
 }
 
 bool BoxLimits::is_operand_of_dots(const Uses& uses, OpId op) const {
@@ -79,15 +70,14 @@ bool BoxLimits::is_operand_of_dots(const Uses& uses, OpId op) const {
 }
 
 bool BoxLimits::can_end(OpId load, std::span<const PresenceBound> bounds) const {
-  const OpData& d = k_[load];
-  const Ints axes(d.attrs.ints(AttrName::axes).begin(), d.attrs.ints(AttrName::axes).end());
+  const BoxAccess a = access_of(k_, k_[load]);
   std::int64_t ended = -1;
   for (const PresenceBound& bound : bounds) {
-    if (bound.is_whole() || bound.is_elements() || needs_mask(load, bound, axes)) return false;
-    const std::int64_t v = axes[static_cast<std::size_t>(bound.dim)];
-    const Value offset = offset_of(load, static_cast<std::size_t>(v));
+    if (bound.is_whole() || bound.is_elements() || needs_mask(load, a, bound)) return false;
+    const std::int64_t v = a.along[static_cast<std::size_t>(bound.dim)];
+    const Value offset = a.along_dim(bound.dim).offset;
     if (adds_nothing(load, bound, offset, static_cast<int>(v))) continue;
-    const ViewFacts& facts = k_.type(d.operands[0]).view_facts();
+    const ViewFacts& facts = k_.type(a.view).view_facts();
     if ((ended >= 0 && v != ended) || facts.strides[static_cast<std::size_t>(v)] == 1 ||
         !absence_.facts().is_non_negative(offset, load))
       return false;
@@ -113,18 +103,15 @@ bool BoxLimits::adds_nothing(OpId op, const PresenceBound& bound, Value offset,
          absence_.facts().is_extent_at_most(view, view_dim, bound.limit, op);
 }
 
-bool BoxLimits::needs_mask(OpId op, const PresenceBound& bound, const Ints& axes) const {
+bool BoxLimits::needs_mask(OpId op, const BoxAccess& a, const PresenceBound& bound) const {
   if (bound.is_whole()) return false;
   if (bound.mask) return true;
-  const Value offset =
-      offset_of(op, static_cast<std::size_t>(axes[static_cast<std::size_t>(bound.dim)]));
-  return !bound.is_upper && !begins_at(k_, bound, offset) &&
+  return !bound.is_upper && !begins_at(k_, bound, a.along_dim(bound.dim).offset) &&
          !absence_.facts().is_non_negative(bound.offset, op);
 }
 
-Value BoxLimits::limit_in_view(Builder& b, const PresenceBound& bound, Value offset,
-                               std::int64_t extent) {
-  const Type index = k_.type(offset);
+Value BoxLimits::limit_in_view(Builder& b, const PresenceBound& bound, const AccessAxis& axis) {
+  const Type index = k_.type(axis.offset);
   if (bound.is_whole()) {
     // "No limit" is a multiple of every access width, so that it does not narrow the accesses.
     constexpr std::int64_t kNoLimit = INT32_MAX - 63;
@@ -137,7 +124,7 @@ Value BoxLimits::limit_in_view(Builder& b, const PresenceBound& bound, Value off
     const Value none = b.constant(index, std::int64_t{0});
     return b.select(inside, b.constant(index, kNoLimit), none);
   }
-  if (is_same(k_, bound.offset, offset)) return bound.limit;
+  if (is_same(k_, bound.offset, axis.offset)) return bound.limit;
   const Value first = absence_.plain(b, bound.offset);
   // A box that starts after its view's end has a negative rest; the comparison with bounds is
   // unsigned.
@@ -147,24 +134,13 @@ Value BoxLimits::limit_in_view(Builder& b, const PresenceBound& bound, Value off
   // "No limit" plus an offset would overflow. Elements after the tile do not matter, nor how far
   // the tile is beyond the limit.
   if (bound.is_guarded || is_converted)
-    rest = b.op(Opcode::Min, {rest, b.constant(wide, beyond(extent))});
+    rest = b.op(Opcode::Min, {rest, b.constant(wide, beyond(axis.extent))});
   if (is_converted) {
     rest = b.op(Opcode::Max, {rest, b.constant(wide, std::int64_t{0})});
     rest = b.cast(rest, index.dtype());
   }
   const Value none = b.constant(index, std::int64_t{0});
-  return b.op(Opcode::Max, {b.add(rest, offset), none});
-}
-
-Value BoxLimits::offset_of(OpId box, std::size_t view_dim) const {
-  return k_[box].operands[first_offset(k_[box]) + view_dim];
-}
-
-void BoxLimits::forget_inside(OpId op, std::int64_t view_dim) {
-  Ints inside;
-  for (std::int64_t v : k_[op].attrs.ints(AttrName::in_bounds))
-    if (v != view_dim) inside.push_back(v);
-  k_[op].attrs.set(AttrName::in_bounds, inside);
+  return b.op(Opcode::Max, {b.add(rest, axis.offset), none});
 }
 
 }  // namespace tegula::ir

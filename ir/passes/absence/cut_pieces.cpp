@@ -1,15 +1,16 @@
 #include "ir/passes/absence/cut_pieces.h"
 
+#include "ir/access.h"
 #include "ir/analysis/access_width.h"
-#include "ir/gathered_box.h"
 #include "ir/view_addresses.h"
 
 namespace tegula::ir {
 
 bool has_cut_pieces(const Kernel& k, OpId box) {
   const OpData& d = k[box];
-  return k.type(d.operands[0]).view_facts().is_made && !d.attrs.has(AttrName::kind) &&
-         contiguous_dim(k, d) >= 0 && gathered_dim(k, d) < 0 &&
+  const BoxAccess a = access_of(k, d);
+  return k.type(a.view).view_facts().is_made && !d.attrs.has(AttrName::kind) &&
+         contiguous_dim(k, d) >= 0 && a.gathered_dim() < 0 &&
          piece_elements(k, d) > access_elements(k, d);
 }
 
@@ -26,11 +27,10 @@ AttrList attrs_by_address(const Kernel& k, OpId box) {
 
 Value load_in_pieces(Kernel& k, OpId load) {
   Builder b(k, load);
-  const OpData d = k[load];
-  const Type tile = k.type(d.results[0]);
+  const BoxAccess a = access_of(k, k[load]);
   const AttrList attrs = attrs_by_address(k, load);
-  const ViewAddresses at = box_addresses(b, d, tile);
-  const Value operands[] = {at.pointers, at.inside, b.zero(Type::scalar(tile.dtype()))};
+  const ViewAddresses at = box_addresses(b, a);
+  const Value operands[] = {at.pointers, at.inside, b.zero(Type::scalar(a.tile.dtype()))};
   return k[b.create(Opcode::Load, operands, attrs)].results[0];
 }
 

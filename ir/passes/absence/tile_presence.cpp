@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/access.h"
 #include "ir/reshape_groups.h"
 
 namespace tegula::ir {
@@ -59,21 +60,20 @@ PresentLines TilePresence::find(Value v) {
 
 PresentLines TilePresence::loaded(OpId op) {
   PresentLines p = nothing_absent(k_[op].results[0]);
-  const OpData& d = k_[op];
-  const auto axes = d.attrs.ints(AttrName::axes);
-  for (std::int64_t axis = 0; axis < k_.type(d.operands[0]).rank(); ++axis) {
-    const Value offset = d.operands[static_cast<std::size_t>(1 + axis)];
-    const auto dim = std::ranges::find(axes, axis) - axes.begin();
-    PresentLine& line = dim < std::ssize(axes) ? p.dims[static_cast<std::size_t>(dim)] : p.whole;
+  const BoxAccess a = access_of(k_, k_[op]);
+  for (std::size_t v = 0; v < a.axes.size(); ++v) {
+    const AccessAxis& axis = a.axes[v];
+    PresentLine& line =
+        axis.tile_dim < 0 ? p.whole : p.dims[static_cast<std::size_t>(axis.tile_dim)];
     line.is_data = true;
-    if (k_.type(offset).is_tile()) {  // an index outside of the view gives a 0 that is present
-      const PresentLines& index = of(offset);
+    if (axis.is_gathered()) {  // an index outside of the view gives a 0 that is present
+      const PresentLines& index = of(axis.offset);
       p.is_known = index.is_known && std::ranges::all_of(index.dims, [](const PresentLine& l) {
                      return l.all.empty();
                    });
       if (!p.is_known) return p;
     } else {
-      line.all.push_back({op, d.operands[0], axis, offset});
+      line.all.push_back({op, a.view, static_cast<std::int64_t>(v), axis.offset});
     }
   }
   return p;

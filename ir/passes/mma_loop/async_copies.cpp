@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
+#include "ir/access.h"
 #include "ir/analysis/index_facts.h"
 #include "ir/analysis/loop_end.h"
 #include "ir/analysis/memory_hazards.h"
 #include "ir/copy_layout.h"
-#include "ir/gathered_box.h"
 
 namespace tegula::ir {
 
@@ -103,24 +103,22 @@ Value AsyncCopies::placed(Value tile, const LinearLayout* lines) const {
 /// and tiles from which the body computes index tiles, are converted once.
 void AsyncCopies::place_indices(OperandLoad& c) {
   const OpId load = c.load;
-  const int gathered = gathered_dim(k_, k_[load]);
-  if (gathered < 0) return;
-  const auto view_dim = k_[load].attrs.ints(AttrName::axes)[static_cast<std::size_t>(gathered)];
+  BoxAccess a = access_of(k_, k_[load]);
+  if (a.gathered_dim() < 0) return;
+  const auto view_dim = a.along[static_cast<std::size_t>(a.gathered_dim())];
   const auto along = static_cast<int>(std::ranges::find(c.axes, view_dim) - c.axes.begin());
   const Dims shape = dims_of(c.tile.shape());
   const int vector = access_bytes(k_, load) / size_bytes(c.tile.dtype());
   const LinearLayout* lines = index_tile_layout(
       copy_layout(shape, contiguous_dim(k_, c), vector, k_.info.threads / 32), along);
-  for (std::size_t i = first_offset(k_[load]); i < k_[load].operands.size(); ++i) {
-    const Value index = k_[load].operands[i];
-    if (!k_.type(index).is_tile()) continue;
-    if (k_.is_visible_from(index, loop_)) {
-      const Value converted = placed(index, lines);
-      k_[load].operands[i] = converted;
-    } else {
+  for (AccessAxis& axis : a.axes) {
+    if (!axis.is_gathered()) continue;
+    if (k_.is_visible_from(axis.offset, loop_))
+      axis.offset = placed(axis.offset, lines);
+    else
       c.lines = lines;
-    }
   }
+  set_access(k_[load], a);
   if (!c.lines) return;
   for (OpId op : k_.ops(body_)) {
     if (!c.slice.contains(op)) continue;
