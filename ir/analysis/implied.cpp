@@ -7,83 +7,30 @@
 #include "ir/analysis/walk_depth.h"
 
 namespace tegula::ir {
-namespace {
 
-constexpr std::uint32_t kOfValue = 0x80000000;  ///< keys of values, not of views' extents
-
-}  // namespace
-
-void Positions::add(const Positions& other, std::int64_t factor) {
-  const auto sum = [&](auto& into, const auto& from) {
-    for (const auto& [key, n] : from)
-      if ((into[key] += factor * n) == 0) into.erase(key);
-  };
-  sum(terms, other.terms);
-  sum(index, other.index);
-  constant += factor * other.constant;
+std::optional<AffineIndex> Implications::position(Value v) {
+  std::optional<AffineIndex> at = indices_.of(v);
+  if (at) at->start = expanded(k_, at->start);
+  return at;
 }
 
-void Implications::add_scalar(Positions& to, Value v, std::int64_t factor, int depth) const {
-  if (const auto c = constant_value(k_, v)) {
-    to.constant += factor * *c;
-    return;
-  }
-  const OpId def = k_[v].def;
-  const auto atom = [&](Positions::Key key) {
-    if ((to.terms[key] += factor) == 0) to.terms.erase(key);
-  };
-  if (!def || depth > kMaxWalkDepth) return atom({v.index | kOfValue, -1});
-  const OpData& d = k_[def];
-  using enum Opcode;
-  const DType type = k_.type(v).dtype();
-  if (size_bits(type) < 32 && d.opcode != Cast) return atom({v.index | kOfValue, -1});
-  if (d.opcode == Cast && is_integer(k_.type(d.operands[0]).dtype()) &&
-      holds_all_of(type, k_.type(d.operands[0]).dtype()))
-    return add_scalar(to, d.operands[0], factor, depth + 1);
-  if (d.is(Add, Sub)) {
-    add_scalar(to, d.operands[0], factor, depth + 1);
-    return add_scalar(to, d.operands[1], d.opcode == Sub ? -factor : factor, depth + 1);
-  }
-  if (d.opcode == Neg) return add_scalar(to, d.operands[0], -factor, depth + 1);
-  if (d.opcode == ViewDim) {
-    const auto axis = static_cast<int>(d.attrs.i(AttrName::axis));
-    const std::int64_t fixed = k_.type(d.operands[0]).shape()[static_cast<std::size_t>(axis)];
-    if (fixed == kDynamic) return atom({d.operands[0].index, axis});
-    to.constant += factor * fixed;
-    return;
-  }
-  atom({v.index | kOfValue, -1});
-}
-
-std::optional<Positions> Implications::positions(Value v) {
-  const std::optional<AffineIndex> at = indices_.of(v);
-  if (!at) return std::nullopt;
-  Positions all;
-  all.constant = at->start;
-  for (std::size_t d = 0; d < at->factor.size(); ++d)
-    if (at->factor[d] != 0) all.index[static_cast<int>(d)] = at->factor[d];
-  for (Value s : at->plus) add_scalar(all, s, 1);
-  for (Value s : at->minus) add_scalar(all, s, -1);
-  return all;
+AffineIndex Implications::element(Value condition, int dim, Value offset) const {
+  AffineIndex at{Ints(k_.type(condition).shape().size(), 0), expanded(k_, offset)};
+  at.factor[static_cast<std::size_t>(dim)] = 1;
+  return at;
 }
 
 /// Returns true if `known` >= 0 implies `wanted` >= 0.
-bool Implications::follows(const Positions& known, const Positions& wanted, OpId at) const {
-  Positions rest = wanted;
-  rest.add(known, -1);
-  if (!rest.index.empty() || rest.constant < 0) return false;
-  return std::ranges::all_of(rest.terms, [&](const auto& term) {
-    const auto& [key, factor] = term;
-    if (factor < 0) return false;
-    if (key.second >= 0) return true;
-    Value v;
-    v.index = key.first & ~kOfValue;
-    return facts_.is_non_negative(v, at);
-  });
+bool Implications::follows(const AffineIndex& known, const AffineIndex& wanted, OpId at) const {
+  const auto rest = difference(k_, wanted, known);
+  return rest && rest->is_uniform() && rest->start.constant >= 0 &&
+         std::ranges::all_of(rest->start, [&](const ScalarSum::Term& t) {
+           return t.factor > 0 && facts_.is_non_negative(t.symbol, at);
+         });
 }
 
-bool Implications::compares(const OpData& cmp, bool when, const Positions& wanted, OpId at) {
-  const auto left = positions(cmp.operands[0]), right = positions(cmp.operands[1]);
+bool Implications::compares(const OpData& cmp, bool when, const AffineIndex& wanted, OpId at) {
+  const auto left = position(cmp.operands[0]), right = position(cmp.operands[1]);
   if (!left || !right) return false;
   std::string_view pred = cmp.attrs.s(AttrName::pred);
   if (!when)
@@ -93,11 +40,10 @@ bool Implications::compares(const OpData& cmp, bool when, const Positions& wante
            : pred == "gt" ? "le"
            : pred == "ne" ? "eq"
                           : "ne";
-  const auto from = [&](const Positions& more, const Positions& less, std::int64_t strict) {
-    Positions known = more;
-    known.add(less, -1);
-    known.constant -= strict;
-    return follows(known, wanted, at);
+  const auto from = [&](const AffineIndex& more, const AffineIndex& less, std::int64_t strict) {
+    const auto known = difference(k_, more, less);
+    const auto start = known ? add(known->start, ScalarSum::number(-strict)) : std::nullopt;
+    return start && follows({known->factor, *start}, wanted, at);
   };
   if (pred == "lt") return from(*right, *left, 1);
   if (pred == "gt") return from(*left, *right, 1);
@@ -105,7 +51,7 @@ bool Implications::compares(const OpData& cmp, bool when, const Positions& wante
          ((pred == "ge" || pred == "eq") && from(*left, *right, 0));
 }
 
-bool Implications::implies(Value condition, bool when, const Positions& wanted, OpId at,
+bool Implications::implies(Value condition, bool when, const AffineIndex& wanted, OpId at,
                            int depth) {
   const OpId def = k_[condition].def;
   if (!def || depth > kMaxWalkDepth) return false;
@@ -115,18 +61,16 @@ bool Implications::implies(Value condition, bool when, const Positions& wanted, 
   if (d.opcode == Not) return implies(d.operands[0], !when, wanted, at, depth + 1);
   if (d.opcode == FillAbsent) return false;
   if (d.is(ExpandDims, Broadcast)) {
-    Positions narrow = wanted;
-    const Type from = k_.type(d.operands[0]);
+    AffineIndex narrow = wanted;
+    const auto moves = [&](std::size_t dim) { return wanted.factor[dim] != 0; };
     if (d.opcode == ExpandDims) {
-      const int axis = static_cast<int>(d.attrs.i(AttrName::axis));
-      narrow.index.clear();
-      for (const auto& [dim, factor] : wanted.index) {
-        if (dim == axis) return false;
-        narrow.index[dim > axis ? dim - 1 : dim] = factor;
-      }
+      const auto axis = static_cast<std::size_t>(d.attrs.i(AttrName::axis));
+      if (moves(axis)) return false;
+      narrow.factor.erase(narrow.factor.begin() + static_cast<std::ptrdiff_t>(axis));
     } else {
-      for (const auto& [dim, factor] : wanted.index)
-        if (from.shape()[static_cast<std::size_t>(dim)] == 1) return false;
+      const auto from = k_.type(d.operands[0]).shape();
+      for (std::size_t dim = 0; dim < from.size(); ++dim)
+        if (from[dim] == 1 && moves(dim)) return false;
     }
     return implies(d.operands[0], when, narrow, at, depth + 1);
   }
@@ -140,20 +84,15 @@ bool Implications::implies(Value condition, bool when, const Positions& wanted, 
 
 bool Implications::is_below(Value condition, bool when, int dim, Value offset, Value limit,
                             OpId at) {
-  Positions wanted;
-  wanted.constant = -1;
-  wanted.index[dim] = -1;
-  add_scalar(wanted, limit, 1);
-  add_scalar(wanted, offset, -1);
-  return implies(condition, when, wanted, at, 0);
+  const auto last = add(expanded(k_, limit), ScalarSum::number(-1));
+  const auto wanted =
+      last ? difference(k_, {{}, *last}, element(condition, dim, offset)) : std::nullopt;
+  return wanted && implies(condition, when, *wanted, at, 0);
 }
 
 bool Implications::is_not_negative(Value condition, bool when, int dim, Value offset, OpId at) {
-  if (facts_.is_non_negative(offset, at)) return true;
-  Positions wanted;
-  wanted.index[dim] = 1;
-  add_scalar(wanted, offset, 1);
-  return implies(condition, when, wanted, at, 0);
+  return facts_.is_non_negative(offset, at) ||
+         implies(condition, when, element(condition, dim, offset), at, 0);
 }
 
 }  // namespace tegula::ir

@@ -1,26 +1,10 @@
 #pragma once
 // Derives bounds of positions from a condition on the elements of a tile. Does not modify the
 // kernel.
-#include <cstdint>
-#include <map>
-#include <optional>
-#include <utility>
-
 #include "ir/analysis/affine_index.h"
 #include "ir/analysis/facts.h"
 
 namespace tegula::ir {
-
-/// Sum of scalars times their factors, of the index along each dimension times its factor, and of a
-/// constant. All ViewDim ops of one view dimension are the same scalar.
-struct Positions {
-  using Key = std::pair<std::uint32_t, int>;
-  std::map<Key, std::int64_t> terms;
-  std::map<int, std::int64_t> index;
-  std::int64_t constant = 0;
-
-  void add(const Positions& other, std::int64_t factor);
-};
 
 class Implications {
  public:
@@ -33,11 +17,12 @@ class Implications {
   bool is_not_negative(Value condition, bool when, int dim, Value offset, OpId at);
 
  private:
-  bool implies(Value condition, bool when, const Positions& wanted, OpId at, int depth);
-  bool compares(const OpData& cmp, bool when, const Positions& wanted, OpId at);
-  bool follows(const Positions& known, const Positions& wanted, OpId at) const;
-  void add_scalar(Positions& to, Value v, std::int64_t factor, int depth = 0) const;
-  std::optional<Positions> positions(Value v);
+  bool implies(Value condition, bool when, const AffineIndex& wanted, OpId at, int depth);
+  bool compares(const OpData& cmp, bool when, const AffineIndex& wanted, OpId at);
+  bool follows(const AffineIndex& known, const AffineIndex& wanted, OpId at) const;
+  std::optional<AffineIndex> position(Value v);
+  /// Returns offset + i for the elements i along `dim` of the condition.
+  AffineIndex element(Value condition, int dim, Value offset) const;
 
   const Kernel& k_;
   const Facts& facts_;

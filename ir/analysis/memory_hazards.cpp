@@ -1,11 +1,9 @@
 #include "ir/analysis/memory_hazards.h"
 
 #include <algorithm>
-#include <numeric>
 #include <unordered_set>
 
 #include "ir/analysis/index_facts.h"
-#include "ir/analysis/walk_depth.h"
 #include "ir/layout/layout_ops.h"
 #include "ir/layout/linear_layout.h"
 #include "ir/loop.h"
@@ -105,27 +103,29 @@ std::optional<MemoryAccess> MemoryHazards::find(OpId op) const {
   using enum Opcode;
   MemoryAccess a;
   a.op = op;
-  std::size_t address = 0, offset = 0;
   if (d.is(LoadView, Load)) {
-    a.reads = true, offset = 1, a.tile = k_.type(d.results[0]);
+    a.reads = true, a.tile = k_.type(d.results[0]);
   } else if (d.is(AtomicLoad, WaitUntil)) {
     a.reads = true, a.tile = Type::scalar(k_.type(d.operands[0]).dtype());
   } else if (d.is(StoreView, Store, AtomicStore)) {
-    a.writes = true, offset = 2, a.tile = k_.type(d.operands[1]);
+    a.writes = true, a.tile = k_.type(d.operands[1]);
     if (d.opcode == StoreView) a.commutes_as = d.attrs.s(AttrName::kind);
     if (d.attrs.i(AttrName::tma) == 1) a.by = MemoryAccess::By::Copies;
   } else if (d.is(AtomicView, AtomicRmw, AtomicCas, ArriveAndTestLast)) {
-    a.reads = a.writes = true, offset = 2, a.tile = k_.type(d.results[0]);
+    a.reads = a.writes = true, a.tile = k_.type(d.results[0]);
     if (is_commuting(d.attrs.s(AttrName::kind)) && order_of(d) == "relaxed" &&
         !is_used(k_, d.results[0]))
       a.commutes_as = d.attrs.s(AttrName::kind);
   } else if (d.is(CopyAsync, CopyTma)) {
-    a.reads = true, address = d.opcode == CopyTma ? 3 : 2, offset = address + 1;
-    a.by = MemoryAccess::By::Copies;
+    a.reads = true, a.by = MemoryAccess::By::Copies;
   } else {
     return std::nullopt;
   }
-  a.address = d.operands[address];
+  const BoxAccess box = is_access(d.opcode) ? access_of(k_, d) : BoxAccess();
+  a.address = box.view ? box.view : d.operands[0];
+  a.axes = box.axes;
+  for (AccessAxis& axis : a.axes)
+    if (!a.tile && axis.tile_dim >= 0) axis.extent = kDynamic;
   // Pointers have the layout of the values they transfer. A scalar value may be stored through many
   // pointers.
   if (k_.type(a.address).is_tile()) a.tile = k_.type(a.address);
@@ -134,12 +134,6 @@ std::optional<MemoryAccess> MemoryHazards::find(OpId op) const {
     return k_.type(v).is_view() && k_.type(v).view_facts().access == Access::In;
   };
   if (!a.writes && a.roots && std::ranges::all_of(*a.roots, is_in)) return std::nullopt;
-  if (k_.type(a.address).is_view()) {
-    const auto axes = d.attrs.ints(AttrName::axes);
-    a.axes.assign(axes.begin(), axes.end());
-    const auto first = d.operands.begin() + static_cast<std::ptrdiff_t>(offset);
-    a.offsets.assign(first, first + k_.type(a.address).rank());
-  }
   return a;
 }
 
@@ -205,83 +199,27 @@ bool MemoryHazards::may_be_read_early_within(OpId load, OpId loop) {
 }
 
 // ---- scalars
-void MemoryHazards::add(Linear& sum, Value v, std::int64_t times, int depth) const {
-  if (times == 0) return;
-  const auto constant = constant_value(k_, v);
-  if (constant) {
-    sum.constant += times * *constant;
-    return;
-  }
-  const OpId def = k_[v].def;
-  if (def && depth < kMaxWalkDepth) {
-    const OpData& d = k_[def];
-    using enum Opcode;
-    if (d.is(Add, Sub)) {
-      add(sum, d.operands[0], times, depth + 1);
-      return add(sum, d.operands[1], d.opcode == Add ? times : -times, depth + 1);
-    }
-    if (d.opcode == Neg) return add(sum, d.operands[0], -times, depth + 1);
-    if (d.opcode == Cast && k_.type(d.operands[0]).is_scalar() &&
-        is_integer(k_.type(d.operands[0]).dtype()))
-      return add(sum, d.operands[0], times, depth + 1);
-    if (d.opcode == Mul)
-      for (std::size_t i = 0; i < 2; ++i)
-        if (const auto c = constant_value(k_, d.operands[i]); c && std::abs(*c) < (1 << 30))
-          return add(sum, d.operands[1 - i], times * *c, depth + 1);
-  }
-  for (auto& [term, factor] : sum.terms)
-    if (is_same(k_, term, v)) {
-      factor += times;
-      return;
-    }
-  sum.terms.emplace_back(v, times);
-}
-
-MemoryHazards::Linear MemoryHazards::linear(Value v) const {
-  Linear sum;
-  add(sum, v, 1);
-  return sum;
-}
-
-std::int64_t MemoryHazards::divisor(const Linear& x) const {
-  std::int64_t d = std::abs(x.constant);
-  for (const auto& [term, factor] : x.terms)
-    d = std::gcd(d, std::abs(factor) * std::max<std::int64_t>(1, divisor_of(k_, term)));
-  return d;
-}
-
-std::optional<std::int64_t> MemoryHazards::distance(const Linear& a, const Linear& b,
+std::optional<std::int64_t> MemoryHazards::distance(const ScalarSum& a, const ScalarSum& b,
                                                     OpId carried) const {
-  Linear all = b;
-  all.constant -= a.constant;
-  for (const auto& [term, factor] : a.terms) add(all, term, -factor, kMaxWalkDepth);
-  for (const auto& [term, factor] : all.terms)
-    if (factor != 0) return std::nullopt;
-  // A term may have another value in another iteration.
-  for (const Linear* x : {&a, &b})
-    for (const auto& [term, factor] : x->terms)
-      if (factor != 0 && carried && !k_.is_visible_from(term, carried)) return std::nullopt;
-  return all.constant;
+  const auto apart = difference(k_, b, a);
+  // A symbol may have another value in another iteration.
+  const auto is_fixed = [&](const ScalarSum::Term& t) { return is_same_in_all(carried, t.symbol); };
+  const bool is_known = apart && apart->is_number() && std::ranges::all_of(a, is_fixed) &&
+                        std::ranges::all_of(b, is_fixed);
+  return is_known ? std::optional(apart->constant) : std::nullopt;
+}
+
+std::optional<std::int64_t> MemoryHazards::distance(const AccessAxis& a, const AccessAxis& b,
+                                                    OpId carried) const {
+  return distance(expanded(k_, a.offset), expanded(k_, b.offset), carried);
 }
 
 // ---- boxes
-std::int64_t MemoryHazards::extent(const MemoryAccess& a, std::size_t view_dim) const {
-  const auto at = std::ranges::find(a.axes, static_cast<std::int64_t>(view_dim));
-  if (at == a.axes.end() || !a.tile) return at == a.axes.end() ? 1 : kDynamic;
-  return a.tile.is_tile() ? a.tile.shape()[static_cast<std::size_t>(at - a.axes.begin())] : 1;
-}
-
-bool MemoryHazards::is_gathered(const MemoryAccess& a, std::size_t view_dim) const {
-  return k_.type(a.offsets[view_dim]).is_tile();
-}
-
 bool MemoryHazards::is_same_box(const MemoryAccess& a, const MemoryAccess& b) {
-  if (!are_of_one_tensor(a, b, {}) || a.axes != b.axes) return false;
-  for (std::size_t d = 0; d < a.offsets.size(); ++d)
-    if (extent(a, d) != extent(b, d) ||
-        distance(linear(a.offsets[d]), linear(b.offsets[d]), {}) != 0)
-      return false;
-  return true;
+  return are_of_one_tensor(a, b, {}) &&
+         std::ranges::equal(a.axes, b.axes, [&](const AccessAxis& x, const AccessAxis& y) {
+           return x.tile_dim == y.tile_dim && x.extent == y.extent && distance(x, y, {}) == 0;
+         });
 }
 
 bool MemoryHazards::moves_with(const MemoryAccess& box, OpId loop) {
@@ -289,16 +227,13 @@ bool MemoryHazards::moves_with(const MemoryAccess& box, OpId loop) {
     return false;
   const Value iv = k_[k_[loop].regions[0]].args[0];
   const auto step = constant_value(k_, k_[loop].operands[2]);
-  for (std::size_t d = 0; step && d < box.offsets.size(); ++d) {
-    if (is_gathered(box, d)) continue;
-    const std::int64_t size = extent(box, d);
-    std::int64_t moves = 0;
-    bool is_even = size > 0;
-    for (const auto& [term, factor] : linear(box.offsets[d]).terms) {
-      if (term == iv) moves = factor;
-      is_even = is_even && (term == iv || factor == 0 || k_.is_visible_from(term, loop));
-    }
-    if (is_even && std::abs(moves * *step) >= size) return true;
+  for (const AccessAxis& axis : box.axes) {
+    if (!step || axis.is_gathered()) continue;
+    const ScalarSum at = expanded(k_, axis.offset);
+    const bool is_even = axis.extent > 0 && std::ranges::all_of(at, [&](const ScalarSum::Term& t) {
+                           return t.symbol == iv || k_.is_visible_from(t.symbol, loop);
+                         });
+    if (is_even && std::abs(at.factor_of(iv) * *step) >= axis.extent) return true;
   }
   return false;
 }
@@ -317,93 +252,68 @@ bool MemoryHazards::are_of_one_tensor(const MemoryAccess& a, const MemoryAccess&
 bool MemoryHazards::inside_or_disjoint(const MemoryAccess& a, const MemoryAccess& b, OpId carried) {
   if (!a.is_box() && !b.is_box()) {
     const auto x = pointers(a.address), y = pointers(b.address);
-    if (!x || !y || x->base != y->base || x->factor != y->factor) return false;
+    if (!x || !y || x->base != y->base || x->at.factor != y->at.factor) return false;
     if (!is_same_in_all(carried, x->base)) return false;
-    if (distance(x->at, y->at, carried) == 0) return true;
+    if (distance(x->at.start, y->at.start, carried) == 0) return true;
     // Adjacent elements in aligned runs of `count`.
     const std::int64_t count = k_.type(a.address).count();
-    return x->factor == Ints{1} && k_.type(b.address).count() == count &&
-           divisor(x->at) % count == 0 && divisor(y->at) % count == 0;
+    return x->at.factor == Ints{1} && k_.type(b.address).count() == count &&
+           divisor_of(k_, x->at.start) % count == 0 && divisor_of(k_, y->at.start) % count == 0;
   }
-  if (!are_of_one_tensor(a, b, carried) || a.axes != b.axes) return false;
-  for (std::size_t d = 0; d < a.offsets.size(); ++d) {
-    // An index tile may select the same element for two different threads.
-    if (is_gathered(a, d) || is_gathered(b, d)) return false;
-    const std::int64_t size = std::min(extent(a, d), extent(b, d));
-    if (size <= 0 || std::max(extent(a, d), extent(b, d)) % size != 0) return false;
-    const Linear x = linear(a.offsets[d]), y = linear(b.offsets[d]);
-    const auto apart = distance(x, y, carried);
-    if (apart == 0 || (apart && *apart % size == 0)) continue;
-    if (size == 1 || (divisor(x) % size == 0 && divisor(y) % size == 0)) continue;
-    return false;
-  }
-  return true;
+  return are_of_one_tensor(a, b, carried) &&
+         std::ranges::equal(a.axes, b.axes, [&](const AccessAxis& x, const AccessAxis& y) {
+           // An index tile may select the same element for two different threads.
+           if (x.tile_dim != y.tile_dim || x.is_gathered() || y.is_gathered()) return false;
+           const std::int64_t size = std::min(x.extent, y.extent);
+           if (size <= 0 || std::max(x.extent, y.extent) % size != 0) return false;
+           const auto apart = distance(x, y, carried);
+           const auto is_multiple = [&](Value v) {
+             return divisor_of(k_, expanded(k_, v)) % size == 0;
+           };
+           return size == 1 || (apart && *apart % size == 0) ||
+                  (is_multiple(x.offset) && is_multiple(y.offset));
+         });
 }
 
 bool MemoryHazards::disjoint(const MemoryAccess& a, const MemoryAccess& b, OpId carried) {
   if (!a.is_box() && !b.is_box()) {
     const auto x = pointers(a.address), y = pointers(b.address);
     if (!x || !y || x->base != y->base || !is_same_in_all(carried, x->base)) return false;
-    const auto apart = distance(x->at, y->at, carried);
+    const auto apart = distance(x->at.start, y->at.start, carried);
     if (!apart) return false;
-    const auto range = [&](const Pointers& p, Value v) {
+    const auto range = [&](const Ints& factor, Value v) {
       std::int64_t low = 0, high = 0;
-      for (std::size_t i = 0; i < p.factor.size(); ++i) {
-        const std::int64_t reach = p.factor[i] * (k_.type(v).shape()[i] - 1);
+      for (std::size_t i = 0; i < factor.size(); ++i) {
+        const std::int64_t reach = factor[i] * (k_.type(v).shape()[i] - 1);
         (reach < 0 ? low : high) += reach;
       }
       return std::pair(low, high);
     };
-    const auto [low_a, high_a] = range(*x, a.address);
-    const auto [low_b, high_b] = range(*y, b.address);
+    const auto [low_a, high_a] = range(x->at.factor, a.address);
+    const auto [low_b, high_b] = range(y->at.factor, b.address);
     return *apart + low_b > high_a || *apart + high_b < low_a;
   }
   if (!are_of_one_tensor(a, b, carried)) return false;
-  for (std::size_t d = 0; d < a.offsets.size(); ++d) {
-    const std::int64_t size_a = extent(a, d), size_b = extent(b, d);
-    if (size_a <= 0 || size_b <= 0 || is_gathered(a, d) || is_gathered(b, d)) continue;
-    const auto apart = distance(linear(a.offsets[d]), linear(b.offsets[d]), carried);
-    if (apart && (*apart >= size_a || -*apart >= size_b)) return true;
+  for (std::size_t d = 0; d < a.axes.size(); ++d) {
+    const AccessAxis &x = a.axes[d], &y = b.axes[d];
+    if (x.extent <= 0 || y.extent <= 0 || x.is_gathered() || y.is_gathered()) continue;
+    const auto apart = distance(x, y, carried);
+    if (apart && (*apart >= x.extent || -*apart >= y.extent)) return true;
   }
   return false;
 }
 
 // ---- pointers
-std::optional<MemoryHazards::Pointers> MemoryHazards::shaped(const OpData& d, Pointers p) const {
-  const auto before = k_.type(d.operands[0]).shape(), shape = k_.type(d.results[0]).shape();
-  if (d.opcode == Opcode::ExpandDims) {
-    p.factor.insert(p.factor.begin() + d.attrs.i(AttrName::axis), 0);
-  } else if (d.opcode == Opcode::Broadcast && before.size() == shape.size()) {
-    for (std::size_t i = 0; i < shape.size(); ++i)
-      if (before[i] == 1) p.factor[i] = 0;
-  } else if (d.opcode != Opcode::ConvertLayout) {
-    if (!before.empty()) return std::nullopt;
-    p.factor.assign(shape.size(), 0);
-  }
-  return p;
-}
-
-std::optional<MemoryHazards::Pointers> MemoryHazards::pointers(Value v, int depth) {
-  const OpId def = k_[v].def;
-  if (depth > kMaxWalkDepth) return std::nullopt;
-  if (!def) return k_.type(v).is_tile() ? std::nullopt : std::optional(Pointers{v, {}, {}});
-  const OpData& d = k_[def];
-  using enum Opcode;
-  if (d.opcode == ViewPtr) return Pointers{d.operands[0], {}, {}};
-  if (d.is(Splat, Broadcast, ExpandDims, ConvertLayout)) {
-    auto p = pointers(d.operands[0], depth + 1);
-    return p ? shaped(d, std::move(*p)) : std::nullopt;
-  }
-  if (d.opcode != AddPtr) return std::nullopt;
-  auto p = pointers(d.operands[0], depth + 1);
-  const auto& index = affine_.of(d.operands[1]);
-  if (!p || !index) return std::nullopt;
-  p->factor.resize(k_.type(v).is_tile() ? k_.type(v).shape().size() : 0);
-  for (std::size_t i = 0; i < index->factor.size(); ++i) p->factor[i] += index->factor[i];
-  p->at.constant += index->start;
-  for (Value term : index->plus) add(p->at, term, 1);
-  for (Value term : index->minus) add(p->at, term, -1);
-  return p;
+std::optional<MemoryHazards::Pointers> MemoryHazards::pointers(Value v) {
+  const auto& index = affine_.of(v);
+  if (!index) return std::nullopt;
+  const ScalarSum all = expanded(k_, index->start);
+  const auto* base = std::ranges::find_if(all, [&](const ScalarSum::Term& t) {
+    return k_.type(t.symbol).is_view() || k_.type(t.symbol).is_pointer();
+  });
+  if (base == all.end()) return std::nullopt;
+  const auto start = add(all, ScalarSum::symbol(base->symbol), -1);
+  return Pointers{base->symbol, {index->factor, *start}};
 }
 
 // ---- threads
@@ -474,7 +384,7 @@ bool MemoryHazards::same_thread(const MemoryAccess& a, const MemoryAccess& b, Op
   if (!inside_or_disjoint(a, b, carried)) return false;
   if (!a.is_box()) {
     const auto p = pointers(a.address);
-    if (!p || !is_injective(p->factor, k_.type(a.address).shape())) return false;
+    if (!p || !is_injective(p->at.factor, k_.type(a.address).shape())) return false;
   }
   // Only the first replica of an element writes it, but all replicas read it.
   return (is_equal && a.writes && b.writes) || (!is_replicated(a) && !is_replicated(b));

@@ -7,8 +7,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ir/access.h"
 #include "ir/analysis/affine_index.h"
-#include "ir/kernel.h"
 
 namespace tegula::ir {
 
@@ -31,11 +31,10 @@ struct MemoryAccess {
   By by = By::Threads;
   Value address;                 ///< a view, or pointers
   Type tile;                     ///< type of the accessed tile, with its layout; or a scalar's
-  std::vector<Value> offsets;    ///< offsets of a box, one per view dimension
-  Ints axes;                     ///< axes of a box
+  std::vector<AccessAxis> axes;  ///< of a box; their extents are kDynamic if a copy has no tile
   std::string_view commutes_as;  ///< kind of an atomic operation whose order does not matter
 
-  bool is_box() const { return !offsets.empty(); }
+  bool is_box() const { return !axes.empty(); }
   /// Returns true if one thread makes the access: only the first thread executes scalar writes,
   /// while all threads execute scalar reads.
   bool is_first_threads() const { return !tile.is_tile() && writes; }
@@ -92,16 +91,9 @@ class MemoryHazards {
   bool moves_with(const MemoryAccess& box, OpId loop);
 
  private:
-  /// constant + sum of coefficients times scalars.
-  struct Linear {
-    std::int64_t constant = 0;
-    std::vector<std::pair<Value, std::int64_t>> terms;
-  };
-  /// base + at + sum over the tile's dimensions of factor * index, in elements.
   struct Pointers {
-    Value base;
-    Ints factor;
-    Linear at;
+    Value base;      ///< a view or a pointer
+    AffineIndex at;  ///< distance from the base in elements
   };
 
   std::optional<MemoryAccess> find(OpId op) const;
@@ -117,16 +109,12 @@ class MemoryHazards {
   bool share_by_blocks(const MemoryAccess& a, const MemoryAccess& b) const;
   bool disjoint(const MemoryAccess& a, const MemoryAccess& b, OpId carried);
   bool is_replicated(const MemoryAccess& a) const;
-  std::int64_t extent(const MemoryAccess& a, std::size_t view_dim) const;
-  bool is_gathered(const MemoryAccess& a, std::size_t view_dim) const;
 
-  void add(Linear& sum, Value v, std::int64_t times, int depth = 0) const;
-  Linear linear(Value v) const;
-  std::int64_t divisor(const Linear& x) const;
   /// Returns b - a if it is the same number in all iterations of `carried`.
-  std::optional<std::int64_t> distance(const Linear& a, const Linear& b, OpId carried) const;
-  std::optional<Pointers> pointers(Value v, int depth = 0);
-  std::optional<Pointers> shaped(const OpData& d, Pointers p) const;
+  std::optional<std::int64_t> distance(const ScalarSum& a, const ScalarSum& b, OpId carried) const;
+  std::optional<std::int64_t> distance(const AccessAxis& a, const AccessAxis& b,
+                                       OpId carried) const;
+  std::optional<Pointers> pointers(Value v);
 
   const Kernel& k_;
   AffineIndices affine_;

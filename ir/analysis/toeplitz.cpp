@@ -74,7 +74,7 @@ ToeplitzKind ToeplitzAnalysis::find(Value v) {
   if (!def || !is_matrix(type)) return none;
   const OpData& d = k_[def];
   if (d.is(Opcode::Const, Opcode::Splat)) return uniform;
-  if (const auto& index = indices_.of(v)) {
+  if (const auto& index = indices_.of(v); index && !type.is_pointer()) {
     const Ints& factor = index->factor;
     if (index->is_uniform()) return uniform;
     return factor[0] == -factor[1] && std::abs(factor[1]) == 1 ? distance : none;

@@ -7,37 +7,14 @@
 #include <optional>
 #include <unordered_set>
 
+#include "ir/access.h"
+#include "ir/analysis/affine_index.h"
 #include "ir/analysis/index_facts.h"
 #include "ir/eval/program.h"
 #include "ir/loop.h"
 
 namespace tegula::ir {
 namespace {
-
-struct Sum {
-  Value of;
-  std::int64_t plus = 0;
-};
-
-/// Separates constants that are added to an index.
-Sum without_constants(const Kernel& k, Value v) {
-  Sum s{v};
-  for (OpId def = k[v].def; def; def = k[s.of].def) {
-    const OpData& d = k[def];
-    if (d.opcode == Opcode::Cast) {
-      s.of = d.operands[0];
-      continue;
-    }
-    if (!d.is(Opcode::Add, Opcode::Sub)) break;
-    const bool is_sub = d.opcode == Opcode::Sub;
-    const std::size_t at = constant_value(k, d.operands[1]) ? 1 : 0;
-    const auto number = constant_value(k, d.operands[at]);
-    if (!number || (is_sub && at == 0)) break;
-    s.plus += is_sub ? -*number : *number;
-    s.of = d.operands[1 - at];
-  }
-  return s;
-}
 
 /// Returns the loads from which the value is computed, in the order of the source.
 std::vector<OpId> loads_of(const Kernel& k, Value v) {
@@ -65,16 +42,16 @@ std::vector<OpId> loads_of(const Kernel& k, Value v) {
 /// view does not have it.
 bool lacks(const Kernel& k, OpId load, const TensorArg& tensor, OpId store,
            std::span<const std::int64_t> index) {
+  const BoxAccess from = access_of(k, k[load]), to = access_of(k, k[store]);
   for (std::size_t axis = 0; axis < tensor.dims.size(); ++axis) {
-    const Value offset = k[load].operands[1 + axis];
-    if (k.type(offset).is_tile()) continue;
-    const Sum at = without_constants(k, offset);
+    if (from.axes[axis].is_gathered()) continue;
     for (std::size_t d = 0; d < index.size(); ++d) {
-      const Value target = k[store].operands[2 + d];
-      if (k.type(target).is_tile() || constant_value(k, target)) continue;
-      const Sum to = without_constants(k, target);
-      const std::int64_t element = index[d] + at.plus - to.plus;
-      if (is_same(k, at.of, to.of) && (element < 0 || element >= tensor.dims[axis])) return true;
+      const Value target = to.axes[d].offset;
+      if (to.axes[d].is_gathered() || constant_value(k, target)) continue;
+      const auto apart = difference(k, expanded(k, from.axes[axis].offset), expanded(k, target));
+      if (!apart || !apart->is_number()) continue;
+      const std::int64_t element = index[d] + apart->constant;
+      if (element < 0 || element >= tensor.dims[axis]) return true;
     }
   }
   return false;

@@ -1,4 +1,4 @@
-// Interval, congruence and linear arithmetic.
+// Interval and congruence arithmetic.
 #include "ir/analysis/mask/domain.h"
 
 #include <algorithm>
@@ -36,14 +36,6 @@ Interval Interval::of(DType d) {
   return {-(std::int64_t{1} << (bits - 1)), (std::int64_t{1} << (bits - 1)) - 1};
 }
 
-std::optional<std::int64_t> checked_add(std::int64_t a, std::int64_t b) {
-  std::int64_t sum = 0;
-  return __builtin_add_overflow(a, b, &sum) ? std::nullopt : std::optional(sum);
-}
-std::optional<std::int64_t> checked_mul(std::int64_t a, std::int64_t b) {
-  std::int64_t product = 0;
-  return __builtin_mul_overflow(a, b, &product) ? std::nullopt : std::optional(product);
-}
 std::optional<Interval> add(Interval a, Interval b) {
   return fitted(interval_rules::sum(wide(a), wide(b)));
 }
@@ -95,51 +87,6 @@ Interval tighten(Interval range, Congruence c) {
   const auto hi = checked_add(
       range.hi, -positive_rem(positive_rem(range.hi, c.modulus) - c.residue, c.modulus));
   return lo && hi && *lo <= *hi ? Interval{*lo, *hi} : range;
-}
-
-Linear Linear::symbol(std::uint32_t s) {
-  Linear l;
-  l.terms[0] = {s, 1};
-  l.count = 1;
-  return l;
-}
-Linear Linear::number(std::int64_t v) {
-  Linear l;
-  l.constant = v;
-  return l;
-}
-bool Linear::is_divisible(std::int64_t d) const {
-  return constant % d == 0 &&
-         std::all_of(begin(), end(), [&](const Term& t) { return t.factor % d == 0; });
-}
-
-std::optional<Linear> add(const Linear& a, const Linear& b, std::int64_t factor) {
-  Linear sum;
-  const auto constant = checked_mul(b.constant, factor);
-  const auto total = constant ? checked_add(a.constant, *constant) : std::nullopt;
-  if (!total) return std::nullopt;
-  sum.constant = *total;
-  const Linear::Term *x = a.begin(), *y = b.begin();
-  while (x != a.end() || y != b.end()) {
-    const bool has_x = x != a.end() && (y == b.end() || x->symbol <= y->symbol);
-    const bool has_y = y != b.end() && (x == a.end() || y->symbol <= x->symbol);
-    const std::uint32_t symbol = has_x ? x->symbol : y->symbol;
-    const auto of_y = has_y ? checked_mul(y->factor, factor) : std::optional<std::int64_t>(0);
-    const auto both = of_y ? checked_add(has_x ? x->factor : 0, *of_y) : std::nullopt;
-    if (!both || *both == kMin) return std::nullopt;
-    x += has_x;
-    y += has_y;
-    if (*both == 0) continue;
-    if (sum.count == Linear::kMaxTerms) return std::nullopt;
-    sum.terms[static_cast<std::size_t>(sum.count++)] = {symbol, *both};
-  }
-  return sum;
-}
-
-Linear divide_exactly(Linear a, std::int64_t d) {
-  a.constant /= d;
-  for (int i = 0; i < a.count; ++i) a.terms[static_cast<std::size_t>(i)].factor /= d;
-  return a;
 }
 
 }  // namespace tegula::ir

@@ -2,11 +2,7 @@
 // Abstract values of an integer that varies over a block: bounds, a congruence, and an exact linear
 // form. All arithmetic is on mathematical integers; if a result exceeds 64 bits, the functions
 // return nothing and never wrap.
-#include <array>
-#include <cstdint>
-#include <limits>
-#include <optional>
-
+#include "ir/analysis/affine.h"
 #include "tegula/dtype.h"
 
 namespace tegula::ir {
@@ -28,9 +24,6 @@ struct Interval {
   }
   friend bool operator==(Interval, Interval) = default;
 };
-
-std::optional<std::int64_t> checked_add(std::int64_t a, std::int64_t b);
-std::optional<std::int64_t> checked_mul(std::int64_t a, std::int64_t b);
 
 std::optional<Interval> add(Interval a, Interval b);
 std::optional<Interval> scale(Interval a, std::int64_t factor);
@@ -60,28 +53,7 @@ Congruence stronger(Congruence a, Congruence b);
 /// Moves the bounds inwards to values that the congruence allows.
 Interval tighten(Interval range, Congruence c);
 
-/// constant + sum of factor * symbol. A symbol is a node of the mask that is not decomposed.
-struct Linear {
-  static constexpr int kMaxTerms = 5;
-  struct Term {
-    std::uint32_t symbol;
-    std::int64_t factor;
-    friend bool operator==(Term, Term) = default;
-  };
-  std::int64_t constant = 0;
-  std::array<Term, kMaxTerms> terms{};  ///< in ascending order of symbols, no factor is 0
-  int count = 0;
-
-  static Linear symbol(std::uint32_t s);
-  static Linear number(std::int64_t v);
-  const Term* begin() const { return terms.data(); }
-  const Term* end() const { return terms.data() + count; }
-  /// Returns true if every factor and the constant are multiples of `d`.
-  bool is_divisible(std::int64_t d) const;
-};
-/// Returns a + factor * b, or nothing if it overflows or has too many terms. Every factor of the
-/// result can be negated.
-std::optional<Linear> add(const Linear& a, const Linear& b, std::int64_t factor = 1);
-Linear divide_exactly(Linear a, std::int64_t d);
+/// A symbol is a node of the mask that is not decomposed.
+using Linear = Affine<std::uint32_t, 5>;
 
 }  // namespace tegula::ir
