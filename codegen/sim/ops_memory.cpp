@@ -130,53 +130,62 @@ void report_poison(Warp& w, const Instr& i, Slot value, std::uint32_t reg, int l
                       lane, address);
 }
 
+/// Calls visit(access, register, lane, address) for each element that the warp accesses atomically.
+/// The call returns true if it changes memory. An access of `run` elements uses the address and
+/// predicate of the first.
+template <class Visit>
+Step access_atomically(Warp& w, const Instr& i, std::size_t predicate, std::uint32_t run,
+                       const Visit& visit) {
+  const auto size =
+      static_cast<std::uint32_t>(element_bytes(w.info(i.out.empty() ? i.in[1] : i.out[0]).elem));
+  AtomicAccess access(w, i);
+  bool changes = false;
+  for (std::uint32_t a = 0; a < w.info(i.in[0]).regs; ++a) {
+    const std::uint32_t behind = a % run, first = a - behind;
+    const LaneMask lanes = predicated(w, i, predicate, first);
+    if (behind == 0) count_sectors(w, i, a, lanes, run * size);
+    if (!i.out.empty()) w.poison(i.out[0])[a] = w.mask & ~lanes;
+    for_lanes(lanes, [&](int lane) {
+      const auto address =
+          static_cast<std::uint64_t>(w.cell(i.in[0], first, lane).i) + behind * size;
+      if (w.cta.global_access(w, i, address, behind == 0 ? run * size : size, lane))
+        changes |= visit(access, a, lane, address);
+    });
+  }
+  if (!i.out.empty()) w.wrote_poison(i.out[0], i.id);
+  access.end(changes);
+  return Step::Next;
+}
+
 Step load_atomically(Warp& w, const Instr& i) {
   const Slot out = i.out[0];
   const ir::Elem e = w.info(out).elem;
   const auto size = static_cast<std::uint32_t>(element_bytes(e));
-  AtomicAccess access(w, i);
-  for (std::uint32_t a = 0; a < w.info(i.in[0]).regs; ++a) {
-    const LaneMask lanes = predicated(w, i, 1, a);
-    count_sectors(w, i, a, lanes, size);
-    w.poison(out)[a] = w.mask & ~lanes;
-    for_lanes(lanes, [&](int lane) {
-      const auto address = static_cast<std::uint64_t>(w.cell(i.in[0], a, lane).i);
-      if (!w.cta.global_access(w, i, address, size, lane)) return;
-      access.touch(address, size, lane);
-      w.cell(out, a, lane) = load_cell(reinterpret_cast<const std::uint8_t*>(address), e);
-      w.has_read(i.id, address, w.cell(out, a, lane));
-    });
-  }
-  w.wrote_poison(out, i.id);
-  access.end(false);
-  return Step::Next;
+  return access_atomically(
+      w, i, 1, 1, [&](AtomicAccess& access, std::uint32_t a, int lane, std::uint64_t address) {
+        access.touch(address, size, lane);
+        w.cell(out, a, lane) = load_cell(reinterpret_cast<const std::uint8_t*>(address), e);
+        w.has_read(i.id, address, w.cell(out, a, lane));
+        return false;
+      });
 }
 
 Step store_atomically(Warp& w, const Instr& i) {
   const Slot value = i.in[1];
   const ir::Elem e = w.info(value).elem;
   const auto size = static_cast<std::uint32_t>(element_bytes(e));
-  AtomicAccess access(w, i);
-  bool changes = false;
-  for (std::uint32_t a = 0; a < w.info(i.in[0]).regs; ++a) {
-    const LaneMask lanes = predicated(w, i, 2, a);
-    const std::uint32_t reg = w.info(value).regs == 1 ? 0 : a;
-    count_sectors(w, i, a, lanes, size);
-    for_lanes(lanes, [&](int lane) {
-      const auto address = static_cast<std::uint64_t>(w.cell(i.in[0], a, lane).i);
-      if (!w.cta.global_access(w, i, address, size, lane)) return;
-      report_poison(w, i, value, reg, lane, address, "stored to");
-      access.touch(address, size, lane);
-      w.cta.global().unstored().store(address, size);
-      auto* p = reinterpret_cast<std::uint8_t*>(address);
-      std::array<std::uint8_t, 8> before;
-      std::memcpy(before.data(), p, size);
-      store_cell(p, w.cell(value, reg, lane), e);
-      changes = changes || std::memcmp(before.data(), p, size) != 0;
-    });
-  }
-  access.end(changes);
-  return Step::Next;
+  return access_atomically(
+      w, i, 2, 1, [&](AtomicAccess& access, std::uint32_t a, int lane, std::uint64_t address) {
+        const std::uint32_t reg = w.info(value).regs == 1 ? 0 : a;
+        report_poison(w, i, value, reg, lane, address, "stored to");
+        access.touch(address, size, lane);
+        w.cta.global().unstored().store(address, size);
+        auto* p = reinterpret_cast<std::uint8_t*>(address);
+        std::array<std::uint8_t, 8> before;
+        std::memcpy(before.data(), p, size);
+        store_cell(p, w.cell(value, reg, lane), e);
+        return std::memcmp(before.data(), p, size) != 0;
+      });
 }
 
 }  // namespace
@@ -266,31 +275,18 @@ Step sim_AtomGlobal(Warp& w, const Instr& i) {
   const auto combine = ir::interp::combine_of(i.op->attrs.s(AttrName::kind, "add"));
   // A run of neighbors uses the address and predicate of its first element.
   const auto run = static_cast<std::uint32_t>(i.op->attrs.i(AttrName::width, 1));
-  AtomicAccess access(w, i);
-  bool changes = false;
-  for (std::uint32_t a = 0; a < w.info(i.in[0]).regs; ++a) {
-    const std::uint32_t behind = a % run, first = a - behind;
-    const LaneMask lanes = predicated(w, i, 2, first);
-    if (behind == 0) count_sectors(w, i, a, lanes, run * size);
-    w.poison(out)[a] = w.mask & ~lanes;
-    for_lanes(lanes, [&](int lane) {
-      const auto address =
-          static_cast<std::uint64_t>(w.cell(i.in[0], first, lane).i) + behind * size;
-      if (!w.cta.global_access(w, i, address, behind == 0 ? run * size : size, lane)) return;
-      report_poison(w, i, value, a, lane, address, "combined with");
-      access.touch(address, size, lane);
-      w.cta.global().unstored().store(address, size);
-      auto* p = reinterpret_cast<std::uint8_t*>(address);
-      const Cell old = load_cell(p, e);
-      store_cell(p, combine(old, w.cell(value, a, lane), ir::held_as(e)), e);
-      w.cell(out, a, lane) = old;
-      changes = changes || load_cell(p, e).i != old.i;
-      w.has_read(i.id, address, old);
-    });
-  }
-  w.wrote_poison(out, i.id);
-  access.end(changes);
-  return Step::Next;
+  return access_atomically(
+      w, i, 2, run, [&](AtomicAccess& access, std::uint32_t a, int lane, std::uint64_t address) {
+        report_poison(w, i, value, a, lane, address, "combined with");
+        access.touch(address, size, lane);
+        w.cta.global().unstored().store(address, size);
+        auto* p = reinterpret_cast<std::uint8_t*>(address);
+        const Cell old = load_cell(p, e);
+        store_cell(p, combine(old, w.cell(value, a, lane), ir::held_as(e)), e);
+        w.cell(out, a, lane) = old;
+        w.has_read(i.id, address, old);
+        return load_cell(p, e).i != old.i;
+      });
 }
 
 Step sim_CasGlobal(Warp& w, const Instr& i) {
@@ -298,32 +294,21 @@ Step sim_CasGlobal(Warp& w, const Instr& i) {
   const Slot expected = i.in[1], desired = i.in[2], out = i.out[0];
   const ir::Elem e = w.info(expected).elem;
   const auto size = static_cast<std::uint32_t>(element_bytes(e));
-  AtomicAccess access(w, i);
-  bool changes = false;
-  for (std::uint32_t a = 0; a < w.info(i.in[0]).regs; ++a) {
-    const LaneMask lanes = predicated(w, i, 3, a);
-    count_sectors(w, i, a, lanes, size);
-    w.poison(out)[a] = w.mask & ~lanes;
-    for_lanes(lanes, [&](int lane) {
-      const auto address = static_cast<std::uint64_t>(w.cell(i.in[0], a, lane).i);
-      if (!w.cta.global_access(w, i, address, size, lane)) return;
-      for (const Slot value : {expected, desired})
-        report_poison(w, i, value, a, lane, address, "combined with");
-      access.touch(address, size, lane);
-      auto* p = reinterpret_cast<std::uint8_t*>(address);
-      w.cell(out, a, lane) = load_cell(p, e);
-      w.has_read(i.id, address, w.cell(out, a, lane));
-      std::array<std::uint8_t, 8> wanted;
-      store_cell(wanted.data(), w.cell(expected, a, lane), e);
-      if (std::memcmp(p, wanted.data(), size) != 0) return;
-      w.cta.global().unstored().store(address, size);
-      store_cell(p, w.cell(desired, a, lane), e);
-      changes = changes || std::memcmp(p, wanted.data(), size) != 0;
-    });
-  }
-  w.wrote_poison(out, i.id);
-  access.end(changes);
-  return Step::Next;
+  return access_atomically(
+      w, i, 3, 1, [&](AtomicAccess& access, std::uint32_t a, int lane, std::uint64_t address) {
+        for (const Slot value : {expected, desired})
+          report_poison(w, i, value, a, lane, address, "combined with");
+        access.touch(address, size, lane);
+        auto* p = reinterpret_cast<std::uint8_t*>(address);
+        w.cell(out, a, lane) = load_cell(p, e);
+        w.has_read(i.id, address, w.cell(out, a, lane));
+        std::array<std::uint8_t, 8> wanted;
+        store_cell(wanted.data(), w.cell(expected, a, lane), e);
+        if (std::memcmp(p, wanted.data(), size) != 0) return false;
+        w.cta.global().unstored().store(address, size);
+        store_cell(p, w.cell(desired, a, lane), e);
+        return std::memcmp(p, wanted.data(), size) != 0;
+      });
 }
 
 // ---- shared -------------------------------------------------------------------------------------
