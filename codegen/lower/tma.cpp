@@ -5,8 +5,8 @@
 #include "codegen/lower/lowering.h"
 #include "codegen/lower/shared.h"
 #include "codegen/lower/tma.h"
+#include "ir/access.h"
 #include "ir/analysis/access_width.h"
-#include "ir/gathered_box.h"
 #include "ir/made_view.h"
 
 namespace tegula::codegen {
@@ -132,29 +132,27 @@ class TmaBox {
  public:
   TmaBox(Lowering& l, OpId op)
       : l_(l),
-        d_(l.from[op]),
-        at_(slot_of(l, d_.operands[0], d_.operands[1])),
+        a_(access_of(l.from, l.from[op])),
+        at_(slot_of(l, a_.target[0], a_.target[1])),
         fast_(at_.layout.order()[0]),
         piece_(piece_of(at_.layout)),
-        order_(map_order(d_.attrs.ints(AttrName::axes), l.from.type(d_.operands[3]).rank(), fast_)),
-        in_halves_(multicast_flag(l.from, d_)) {
+        order_(map_order(a_.along, std::ssize(a_.axes), fast_)) {
     box_.assign(order_.size(), 1);
     box_[0] = width();
-    const auto axes = d_.attrs.ints(AttrName::axes);
-    for (std::size_t t = 0; t < axes.size(); ++t)
+    for (std::size_t t = 0; t < a_.along.size(); ++t)
       if (static_cast<int>(t) != fast_)
-        box_[position(axes[t])] = at_.layout.shape()[static_cast<int>(t)];
-    if (in_halves_ && !halves_pieces()) box_[row_position()] /= 2;
+        box_[position(a_.along[t])] = at_.layout.shape()[static_cast<int>(t)];
+    if (a_.multicast && !halves_pieces()) box_[row_position()] /= 2;
     const Value end = ended_by();
-    map_ = l.tensor_map(d_.operands[3], order_, box_, piece_.swizzle);
-    barrier_ = l.mbarrier(d_.operands[2], d_.operands[1]);
+    map_ = l.tensor_map(a_.view, order_, box_, piece_.swizzle);
+    barrier_ = l.mbarrier(a_.target[2], a_.target[1]);
     for (std::int64_t v : order_)
-      corner_.push_back(l.b.cast(l.get(d_.operands[4 + static_cast<std::size_t>(v)]), DType::i32));
+      corner_.push_back(l.b.cast(l.get(a_.axes[static_cast<std::size_t>(v)].offset), DType::i32));
     if (end) end_ = l.b.cast(l.get(end), DType::i32);
   }
 
   void copy() {
-    if (in_halves_) return copy_halves();
+    if (a_.multicast) return copy_halves();
     copy_pieces(piece_.count, {});
   }
 
@@ -171,19 +169,18 @@ class TmaBox {
     return static_cast<std::size_t>(std::ranges::find(order_, axis) - order_.begin());
   }
   std::size_t row_position() const {
-    return position(d_.attrs.ints(AttrName::axes)[static_cast<std::size_t>(rows_dim())]);
+    return position(a_.along[static_cast<std::size_t>(rows_dim())]);
   }
 
   /// Returns the limit that ends the box before the view ends, or a null value. Such a limit adds a
   /// dimension to the map (docs/wgmma-pipeline.md, "Boxes that end early").
   Value ended_by() {
-    const auto limits = limits_of_box(l_.from, d_);
-    for (std::size_t v = 0; v < limits.size(); ++v) {
-      if (is_extent_of(l_.from, limits[v], d_.operands[3], static_cast<int>(v))) continue;
+    for (std::size_t v = 0; v < a_.axes.size() && a_.has_limits(); ++v) {
+      if (is_extent_of(l_.from, a_.axes[v].limit, a_.view, static_cast<int>(v))) continue;
       ended_ = position(static_cast<std::int64_t>(v));
       order_.push_back(order_[ended_]);
       box_.push_back(1);
-      return limits[v];
+      return a_.axes[v].limit;
     }
     return {};
   }
@@ -204,7 +201,7 @@ class TmaBox {
   /// If the other CTA loads the same box, multicasts one half to both; else loads both halves.
   void copy_halves() {
     const RegionId outer = l_.b.region();
-    const OpId branch = l_.b.make_if(l_.get(d_.operands.back()), {});
+    const OpId branch = l_.b.make_if(l_.get(a_.multicast), {});
     l_.b.at_end(l_.to[branch].regions[0]);
     copy_half(l_.b.op(Opcode::CtaRank, std::initializer_list<Value>{}), true);
     l_.b.at_end(l_.to[branch].regions[1]);
@@ -244,12 +241,11 @@ class TmaBox {
   }
 
   Lowering& l_;
-  const OpData& d_;
+  BoxAccess a_;
   SmemSlot at_;
   int fast_;
   SwizzleSegment piece_;
   Ints order_, box_;
-  bool in_halves_;
   Value map_, barrier_, end_;  ///< `end_`: exclusive end of the rows, if a limit ends the box
   std::size_t ended_ = 0;      ///< position of the dimension that it ends
   std::vector<Value> corner_;

@@ -4,6 +4,7 @@
 
 #include "codegen/lower/shared.h"
 #include "codegen/lower/tma.h"
+#include "ir/access.h"
 #include "ir/analysis/tma_store.h"
 
 namespace tegula::codegen {
@@ -50,12 +51,12 @@ class StoredBox {
  public:
   StoredBox(Lowering& l, const OpData& d, const SharedLayout& layout, Value base)
       : l_(l), d_(d), layout_(layout), base_(base), rows_(layout.shape()[0]) {
-    const auto axes = d.attrs.ints(AttrName::axes);
-    order_ = map_order(axes, l.from.type(d.operands[0]).rank(), 1);
+    const BoxAccess a = access_of(l.from, d);
+    order_ = map_order(a.along, std::ssize(a.axes), 1);
     const auto clips = clips_of(l.from, d);
     for (const TensorMapBound& c : *clips) clip_.insert(clip_.end(), {c.dim, c.arg, c.value});
     for (std::int64_t v : order_)
-      corner_.push_back(l.b.cast(l.get(d.operands[2 + static_cast<std::size_t>(v)]), DType::i32));
+      corner_.push_back(l.b.cast(l.get(a.axes[static_cast<std::size_t>(v)].offset), DType::i32));
     const int warpgroups = l.warps() / kWarpgroupWarps;
     if (warpgroups == 1) return;
     warpgroup_ = warpgroup(l);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ir/gathered_box.h"
+#include "ir/access.h"
 #include "ir/layout/shared_layout.h"
 #include "ir/target.h"
 #include "tegula/int_math.h"
@@ -71,18 +71,18 @@ std::string_view why_not_tma_tile(Type view, std::span<const std::int64_t> axes,
 }
 
 std::string_view why_not_tma_load(const Kernel& k, const OpData& load) {
-  if (gathered_dim(k, load) >= 0) return "an index tile selects its rows";
-  if (!limits_of_box(k, load).empty() && k.type(load.operands[0]).rank() == kMaxMapRank)
+  const BoxAccess a = access_of(k, load);
+  if (a.gathered_dim() >= 0) return "an index tile selects its rows";
+  if (a.has_limits() && std::ssize(a.axes) == kMaxMapRank)
     return "a crop ends its rows, and the tensor has 5 dimensions";
-  return why_not_tma_tile(k.type(load.operands[0]), load.attrs.ints(AttrName::axes),
-                          k.type(load.results[0]));
+  return why_not_tma_tile(k.type(a.view), a.along, a.tile);
 }
 
 bool is_tma_row(const Kernel& k, const OpData& load) {
-  const Type tile = k.type(load.results[0]);
-  return tile.rank() == 1 && gathered_dim(k, load) < 0 &&
-         is_tma_loadable(k.type(load.operands[0]), load.attrs.ints(AttrName::axes), tile) &&
-         tile.count() * size_bytes(tile.dtype()) % kTmaLineBytes == 0;
+  const BoxAccess a = access_of(k, load);
+  return a.tile.rank() == 1 && a.gathered_dim() < 0 &&
+         is_tma_loadable(k.type(a.view), a.along, a.tile) &&
+         a.tile.count() * size_bytes(a.tile.dtype()) % kTmaLineBytes == 0;
 }
 
 TmaSegments tma_segments(std::int64_t row, std::int64_t end, bool whole_sectors) {

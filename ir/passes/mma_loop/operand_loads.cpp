@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <optional>
 
+#include "ir/access.h"
 #include "ir/analysis/access_width.h"
 #include "ir/analysis/invariant_load.h"
 #include "ir/analysis/memory_hazards.h"
 #include "ir/analysis/tma_access.h"
-#include "ir/gathered_box.h"
 #include "ir/layout/shared_layout.h"
 #include "ir/uses.h"
 #include "tegula/int_math.h"
@@ -249,7 +249,8 @@ std::optional<OperandLoad> stationary_load(const Kernel& k, OpId loop, OpId load
 std::optional<OperandLoad> copied_load(const Kernel& k, OpId loop, OpId load) {
   const OpData& d = k[load];
   if (d.opcode != Opcode::LoadView || !k.type(d.results[0]).is_tile()) return std::nullopt;
-  if (gathered_dim(k, d) < 0 && !k.type(d.operands[0]).view_facts().is_made) return std::nullopt;
+  if (access_of(k, d).gathered_dim() < 0 && !k.type(d.operands[0]).view_facts().is_made)
+    return std::nullopt;
   PassContext unused;
   auto found = Finder(k, loop, unused, CopiedBy::Threads).tile(load);
   return found && access_bytes(k, load) == kWidestCopy ? found : std::nullopt;
@@ -377,17 +378,19 @@ Value IterationOffsets::read(Builder& b, const OperandLoad& load, OpId op) {
 void IterationOffsets::copy(Builder& b, const OperandLoad& load, Opcode opcode,
                             std::span<const Value> into) {
   const ValueMap& map = copy_slice(b, load);
-  std::vector<Value> operands(into.begin(), into.end());
-  const std::vector<Value> box(k_[load.load].operands.begin(), k_[load.load].operands.end());
-  for (Value v : box) operands.push_back(mapped(map, v));
-  if (load.same) operands.push_back(load.same);
+  BoxAccess a = access_of(k_, k_[load.load]);
+  a.target.assign(into.begin(), into.end());
+  a.along = load.axes;
+  a.multicast = load.same;
+  for (AccessAxis& axis : a.axes) {
+    axis.offset = mapped(map, axis.offset);
+    if (axis.limit) axis.limit = mapped(map, axis.limit);
+  }
   AttrList attrs;
-  attrs.set(AttrName::axes, load.axes);
-  for (AttrName name :
-       {AttrName::in_bounds, AttrName::offset_divisibility, AttrName::evict, AttrName::label})
+  for (AttrName name : {AttrName::evict, AttrName::label})
     if (const AttrValue* v = k_[load.load].attrs.find(name)) attrs.set(name, *v);
   const Loc saved = std::exchange(b.loc, k_[load.load].loc);
-  b.create(opcode, operands, std::span<const Type>(), attrs);
+  create_access(b, opcode, a, attrs);
   b.loc = saved;
 }
 
