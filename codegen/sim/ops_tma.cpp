@@ -89,6 +89,20 @@ std::string broken_box_rule(const Box& box) {
   return "";
 }
 
+/// The copy engine reads the tensor's base for a box without elements inside the tensor: an illegal
+/// address on an H200 if a map's base is before its memory (docs/wgmma-pipeline.md).
+bool base_is_readable(Warp& w, const Instr& i, const Box& box, int lane) {
+  const auto base = reinterpret_cast<std::uintptr_t>(box.map->base);
+  if (w.cta.global().contains(base, kSwizzleChunkBytes)) return true;
+  w.cta.report(
+      w, i, Detector::TensorMapRule,
+      fmt::format("no element of the box is inside the tensor, whose base {:#x} is outside "
+                  "every known range",
+                  base),
+      lane, box.address);
+  return false;
+}
+
 /// Reads the box of one lane of a TMA op; false (and reported) if it cannot be copied.
 bool read_box(Warp& w, const Instr& i, Slot map, Slot address, std::span<const Slot> coordinates,
               int lane, Box& box) {
@@ -104,13 +118,14 @@ bool read_box(Warp& w, const Instr& i, Slot map, Slot address, std::span<const S
     return false;
   }
   if (!w.cta.shared_access(w, i, box.address, box.bytes(), lane, 128)) return false;
-  bool ok = true;
+  bool ok = true, is_empty = true;
   for_rows(box, [&](const TmaRow& row) {
-    if (ok && row.global)
-      ok = w.cta.global_access(w, i, reinterpret_cast<std::uintptr_t>(row.global),
-                               row.end - row.begin, lane, 1);
+    if (!ok || !row.global) return;
+    is_empty = false;
+    ok = w.cta.global_access(w, i, reinterpret_cast<std::uintptr_t>(row.global),
+                             row.end - row.begin, lane, 1);
   });
-  return ok;
+  return is_empty ? base_is_readable(w, i, box, lane) : ok;
 }
 
 void land(Cta& cta, const Box& box) {

@@ -55,6 +55,22 @@ TEST(SimDetectors, EachIsDisabledAlone) {
   }
 }
 
+/// A box outside its tensor arrives as zeros, but the copy engine reads the base of the map.
+TEST(SimDetectors, EmptyBoxesReadTheBaseOfTheirMap) {
+  Buffer<bf16> tensor(64 * 64, bf16(1.0f)), unknown(64 * 64, bf16(1.0f));
+  Buffer<std::int32_t> words(256);
+  const ir::Kernel k =
+      parse_located(replaced(kTmaLoad, "%bar, %zero, %zero", "%bar, %zero, %c16k"));
+  for (Buffer<bf16>* base : {&tensor, &unknown}) {
+    const auto map = matrix_map(*base, 64, 64, 64, 64, 128);
+    Launch1 l;
+    l.map(map).map(map).pointer(words).pointer(tensor);
+    const Report r = l.run(k);
+    EXPECT_EQ(r.find(Detector::TensorMapRule) != nullptr, base == &unknown) << r.str();
+    EXPECT_EQ(r.clean(), base == &tensor) << r.str();
+  }
+}
+
 TEST(SimDetectors, FindingsNameBothLines) {
   const Report r = run(replaced(exchange(32), "bar_sync %zero [count = 64]", "pin"), {1, 1, 1}, 1,
                        DetectorSet::all());
