@@ -2,6 +2,7 @@
 #include "kernels/attention/forward_kernel.h"
 
 #include <numbers>
+#include <numeric>
 
 #include "kernels/attention/arguments.h"
 #include "kernels/attention/query_rows.h"
@@ -272,7 +273,7 @@ class Program {
                                     h, m.first() / tiles_.block_q, keys, std::move(columns))
             : traversal_.kv_blocks({s.rows.heads, s.rows.positions, position(s.rows.first),
                                     position(s.rows.last), s.rows.head_of_row},
-                                   position(sequence.seqlen_kv), keys);
+                                   position(sequence.seqlen_kv), keys, first_key_divisor());
     // A user-defined range may exclude keys that the mask would keep, so an empty range must stay
     // empty. Without keys, nothing can be loaded.
     if (!spec_.kv_range && !no_keys_) kv_blocks = kv_blocks.with_min_one_block();
@@ -280,6 +281,13 @@ class Program {
     if (is_wanted) return kv_blocks.only_if(*is_wanted);
     if (part) return kv_blocks.chunk(part->number, part->parts);
     return pass_ == SoftmaxPass::speculative && goes_backwards_ ? kv_blocks.reversed() : kv_blocks;
+  }
+
+  /// Returns a divisor of the first keys of blocks: blocks of pages begin where TMA can load them.
+  int first_key_divisor() const {
+    if (!paged_.table) return 1;
+    const int rows = std::gcd(static_cast<int>(x_.K.static_dim(2)), tiles_.block_kv);
+    return rows % 16 == 0 ? rows : 1;
   }
 
   /// Returns the rescaling of this pass; `row_max` needs the exact maximum.

@@ -22,9 +22,19 @@ KvTraversal::KvTraversal(const AttentionSpec& spec)
   }
 }
 
-KvBlockIterator KvTraversal::kv_blocks(const QueryRows& rows, const Tile& length, int block) const {
+KvBlockIterator KvTraversal::kv_blocks(const QueryRows& rows, const Tile& length, int block,
+                                       int first_key_divisor) const {
   KvRanges keys;
-  if (derived_) keys = derived_->record(rows.first, rows.last, length);
+  if (derived_) {
+    keys = derived_->record(rows.first, rows.last, length);
+    const auto round = [&](KvRange& range) {
+      range.lo = range.lo / first_key_divisor * first_key_divisor;
+    };
+    if (first_key_divisor > 1) {
+      if (keys.visible) round(*keys.visible);
+      for (KvRange& range : keys.visible_intervals) round(range);
+    }
+  }
   if (range_) keys.visible = range_(rows.first, rows.last, length);
   if (range_) keys.visible->lo = max(keys.visible->lo, 0);
   if (full_) keys.full = full_(rows.first, rows.last, length);

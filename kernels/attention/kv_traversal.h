@@ -48,7 +48,8 @@ class KvTraversal {
   bool is_data_dependent() const { return depends_on_data_; }
   /// Returns the blocks that a query tile visits in the absence of a list, within the kernel that
   /// is being traced.
-  KvBlockIterator kv_blocks(const QueryRows& rows, const Tile& length, int block) const;
+  KvBlockIterator kv_blocks(const QueryRows& rows, const Tile& length, int block,
+                            int first_key_divisor = 1) const;
   /// Returns the lists for a call, computed on its stream if they are derived, or nothing if the
   /// call visits a range of keys.
   std::optional<BlockListArgs> lists(const Stream& stream, const AttentionTensors& tensors,
