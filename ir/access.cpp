@@ -16,6 +16,13 @@ bool has_multicast_flag(const Kernel& k, const OpData& op) {
   return op.opcode == Opcode::CopyTma && k.type(op.operands.back()) == Type::scalar(DType::i1);
 }
 
+/// Returns true if `op` copies boxes of pages: operands after the view are the offsets of each box
+/// and a number of rows.
+bool copies_pages(const Kernel& k, const OpData& op, std::size_t after_view, std::size_t rank) {
+  return op.opcode == Opcode::CopyTma && !has_multicast_flag(k, op) && rank > 1 &&
+         after_view > rank && after_view % rank == 1;
+}
+
 void set_attrs(AttrList& attrs, const BoxAccess& a) {
   attrs.set(AttrName::axes, a.along);
   Ints inside;
@@ -35,6 +42,16 @@ int BoxAccess::gathered_dim() const {
   return first == axes.end() ? -1 : first->tile_dim;
 }
 
+BoxAccess BoxAccess::box(std::size_t i) const {
+  BoxAccess one = *this;
+  one.next_boxes.clear();
+  for (std::size_t v = 0; v < axes.size(); ++v) {
+    if (i > 0) one.axes[v].offset = next_boxes[i - 1][v];
+    if (axes[v].tile_dim == 0) one.axes[v].extent /= static_cast<std::int64_t>(boxes());
+  }
+  return one;
+}
+
 bool is_access(Opcode op) {
   using enum Opcode;
   return op == LoadView || op == StoreView || op == AtomicView || op == CopyAsync || op == CopyTma;
@@ -47,7 +64,8 @@ std::string_view why_not_access(const Kernel& k, const OpData& op) {
   if (!view.is_view()) return "has no view";
   const auto rank = static_cast<std::size_t>(view.rank());
   const std::size_t end = op.operands.size() - (has_multicast_flag(k, op) ? 1 : 0);
-  if (end != first + rank && end != first + 2 * rank)
+  if (end != first + rank && end != first + 2 * rank &&
+      (end < first || !copies_pages(k, op, end - first, rank)))
     return "takes an offset, and may take a limit, for each dimension of the view";
   const auto along = op.attrs.ints(AttrName::axes);
   const auto is_axis = [&](std::int64_t v) { return v >= 0 && v < view.rank(); };
@@ -67,8 +85,15 @@ BoxAccess access_of(const Kernel& k, const OpData& op) {
   a.axes.resize(static_cast<std::size_t>(k.type(a.view).rank()));
   for (AccessAxis& axis : a.axes) axis.offset = *operand++;
   if (has_multicast_flag(k, op)) a.multicast = op.operands.back();
-  if (op.operands.end() - operand > (a.multicast ? 1 : 0))
+  const std::size_t rank = a.axes.size();
+  const auto left = static_cast<std::size_t>(op.operands.end() - operand);
+  if (copies_pages(k, op, left + rank, rank)) {
+    a.rows = op.operands.back();
+    for (std::size_t i = 0; i < left / rank; ++i, operand += std::ssize(a.axes))
+      a.next_boxes.emplace_back(operand, operand + std::ssize(a.axes));
+  } else if (left > (a.multicast ? 1U : 0U)) {
     for (AccessAxis& axis : a.axes) axis.limit = *operand++;
+  }
   const auto slots = static_cast<std::size_t>(a.tile.rank()) - along.size();
   for (std::size_t t = 0; t < along.size(); ++t) {
     AccessAxis& axis = a.axes[static_cast<std::size_t>(along[t])];
@@ -101,6 +126,9 @@ std::vector<Value> operands_of(const BoxAccess& a) {
   for (const AccessAxis& axis : a.axes) all.push_back(axis.offset);
   for (const AccessAxis& axis : a.axes)
     if (axis.limit) all.push_back(axis.limit);
+  for (const std::vector<Value>& offsets : a.next_boxes)
+    all.insert(all.end(), offsets.begin(), offsets.end());
+  if (a.rows) all.push_back(a.rows);
   if (a.multicast) all.push_back(a.multicast);
   return all;
 }

@@ -29,8 +29,15 @@ struct BoxAccess {
   Type tile;        ///< type of the elements; of a copy, the shared tile with its slots
   Ints along;       ///< view dimension of each tile dimension; the same as the axes' tile_dim
   std::vector<AccessAxis> axes;  ///< one per view dimension
-  std::int64_t divisor = 0;      ///< known divisor of the offset along stride 1; 0: not analyzed
+  Value rows;  ///< of a copy_tma by boxes of pages: number of rows of the tile that exist, or none
+  /// Offsets of the boxes after the first one. Boxes fill equal parts of the tile's first
+  /// dimension.
+  std::vector<std::vector<Value>> next_boxes;
+  std::int64_t divisor = 0;  ///< known divisor of the offset along stride 1; 0: not analyzed
 
+  std::size_t boxes() const { return 1 + next_boxes.size(); }
+  /// Returns box `i` of the access, with its offsets and its part of the tile.
+  BoxAccess box(std::size_t i) const;
   bool has_limits() const { return !axes.empty() && axes[0].limit; }
   /// Returns the tile dimension along which index tiles run: that of the first gathered view
   /// dimension, which all index tiles share; -1 if no dimension is gathered.

@@ -142,6 +142,7 @@ class Lowering {
   void add_params();
   void lower_roles();
   void lower_role(Role role, ir::OpId roles);
+  ir::Value issues_copies();
   void prefetch_maps(ir::RegionId copies);
   /// Returns the slice of the kernel that the role runs; null if it runs all but the ops of other
   /// roles.

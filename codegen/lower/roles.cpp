@@ -3,6 +3,7 @@
 // warpgroups (pingpong.cpp).
 
 #include "codegen/lower/lowering.h"
+#include "ir/access.h"
 
 namespace tegula::codegen {
 
@@ -50,6 +51,37 @@ void Lowering::lower_roles() {
   role_ = Role::All;
 }
 
+namespace {
+
+/// Returns true if the kernel loads boxes of pages, of which there are many in a block of keys.
+bool copies_pages(const Kernel& k) {
+  return any_op(k, k.body(), [&](OpId op) {
+    return k[op].opcode == Opcode::CopyTma && access_of(k, k[op]).boxes() > 1;
+  });
+}
+
+}  // namespace
+
+/// Returns true in the thread that issues copies, in the first producer warp. ptxas does not know
+/// that a comparison of thread indices holds in one thread, and issues each copy in a loop over
+/// lanes, which takes about 90 cycles: too slow for pages. It knows that of elect.sync.
+Value Lowering::issues_copies() {
+  const Value tid = b.op(Opcode::Tid, std::initializer_list<Value>{});
+  const std::int64_t begin = groups_ * from.info.threads;
+  const Value first = b.cmp("eq", tid, b.i32(begin));
+  if (!copies_pages(from)) return first;
+  if (context.plan->producer_warps > 1)
+    b.at_end(to[b.make_if(b.cmp("lt", tid, b.i32(begin + 32)), {})].regions[0]);
+  constexpr std::string_view kElect =
+      "{ .reg .b32 lane; .reg .pred p; elect.sync lane|p, 0xffffffff; selp.b32 $0, 1, 0, p; }";
+  const Value elected = b.op(Opcode::Asm, {b.cast(first, DType::i32)}, Type::scalar(DType::i32),
+                             {{AttrName::text, kElect},
+                              {AttrName::constraints, "=r"},
+                              {AttrName::count, 0},
+                              {AttrName::effects, 1}});
+  return b.cmp("ne", elected, b.i32(0));
+}
+
 /// Prefetches tensor maps, because the first use would wait for them. All maps are known once the
 /// loads are lowered.
 void Lowering::prefetch_maps(RegionId copies) {
@@ -73,8 +105,7 @@ void Lowering::lower_role(Role role, OpId roles) {
                Ints{computes ? registers : context.plan->producer_registers(*from.info.target)}}});
   }
   if (role == Role::Producer) {
-    const Value first = b.cmp("eq", b.op(Opcode::Tid, std::initializer_list<Value>{}),
-                              b.i32(groups_ * from.info.threads));
+    const Value first = issues_copies();
     b.at_end(to[b.make_if(first, {})].regions[0]);
   }
   const RegionId copies = b.region();

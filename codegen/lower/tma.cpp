@@ -48,7 +48,8 @@ Value Lowering::tensor_map(Value machine_view, const Ints& order, const Ints& bo
   if (!clip.empty()) attrs.set(AttrName::map_bounds, clip);
   for (const Param& made : to.params())
     if (made.attrs == attrs) return made.value;
-  return to.add_param(p.name + "_map", Type::tensor_map(), attrs);
+  const bool ends_boxes = static_cast<int>(order.size()) > from.type(machine_view).rank();
+  return to.add_param(p.name + (ends_boxes ? "_end_map" : "_map"), Type::tensor_map(), attrs);
 }
 
 void lower_ProducerThread(Lowering& l, OpId op) {
@@ -143,17 +144,20 @@ class TmaBox {
       if (static_cast<int>(t) != fast_)
         box_[position(a_.along[t])] = at_.layout.shape()[static_cast<int>(t)];
     if (a_.multicast && !halves_pieces()) box_[row_position()] /= 2;
-    const Value end = ended_by();
-    map_ = l.tensor_map(a_.view, order_, box_, piece_.swizzle);
     barrier_ = l.mbarrier(a_.target[2], a_.target[1]);
-    for (std::int64_t v : order_)
-      corner_.push_back(l.b.cast(l.get(a_.axes[static_cast<std::size_t>(v)].offset), DType::i32));
-    if (end) end_ = l.b.cast(l.get(end), DType::i32);
+    if (at_.layout.rank() > 1) {
+      box_[row_position()] /= static_cast<std::int64_t>(a_.boxes());
+      ended_ = row_position();
+    }
+    map_ = l.tensor_map(a_.view, order_, box_, piece_.swizzle);
+    corner_ = corner_of(0);
+    if (const Value end = ended_by()) end_ = l.b.cast(l.get(end), DType::i32);
   }
 
   void copy() {
+    if (a_.rows) return copy_boxes(l_.b.cast(l_.get(a_.rows), DType::i32));
     if (a_.multicast) return copy_halves();
-    copy_pieces(piece_.count, {});
+    copy_box(piece_.count, {});
   }
 
  private:
@@ -172,30 +176,102 @@ class TmaBox {
     return position(a_.along[static_cast<std::size_t>(rows_dim())]);
   }
 
-  /// Returns the limit that ends the box before the view ends, or a null value. Such a limit adds a
-  /// dimension to the map (docs/wgmma-pipeline.md, "Boxes that end early").
+  /// Returns the first coordinates of one of the boxes.
+  std::vector<Value> corner_of(std::size_t box) const {
+    std::vector<Value> corner;
+    const BoxAccess one = a_.box(box);
+    for (std::int64_t v : order_)
+      corner.push_back(l_.b.cast(l_.get(one.axes[static_cast<std::size_t>(v)].offset), DType::i32));
+    return corner;
+  }
+
+  /// Copies boxes of pages, of which the first `rows` rows exist. If these are all rows, nothing
+  /// but the coordinates is computed.
+  void copy_boxes(Value rows) {
+    const auto boxes = static_cast<std::int64_t>(a_.boxes());
+    const RegionId outer = l_.b.region();
+    const Value base = at_.base;
+    const OpId branch = l_.b.make_if(l_.b.cmp("ge", rows, l_.b.i32(boxes * box_[ended_])), {});
+    const RegionId whole = l_.to[branch].regions[0], ended = l_.to[branch].regions[1];
+    for (RegionId region : {whole, ended}) {
+      l_.b.at_end(region);
+      for (std::int64_t box = 0; box < boxes; ++box) {
+        ir::Dims first = ir::Dims::filled(at_.layout.rank(), 0);
+        first[rows_dim()] = static_cast<int>(box * box_[ended_]);
+        at_.base = l_.b.add(base, l_.b.i32(at_.layout.offset(first)));
+        corner_ = corner_of(static_cast<std::size_t>(box));
+        if (region == whole)
+          copy_pieces(map_, corner_, piece_.count, {});
+        else
+          copy_page(l_.b.sub(rows, l_.b.i32(first[rows_dim()])));
+      }
+    }
+    at_.base = base;
+    l_.b.at_end(outer);
+  }
+
+  /// Copies a box of a page that may be missing.
+  void copy_page(Value left) {
+    if (const Value exists = is_inside()) left = l_.b.select(exists, left, l_.b.i32(0));
+    copy_rows(left, piece_.count, {});
+  }
+
+  /// Returns true if the box is inside the view along the dimensions that its tile does not cover,
+  /// or a null value if that is known.
+  Value is_inside() const {
+    const auto bits = [&](Value v) {
+      return l_.b.op(Opcode::Bitcast, {v}, Type::scalar(DType::u32));
+    };
+    Value all;
+    for (std::size_t i = a_.along.size(); i < order_.size(); ++i) {
+      if (a_.axes[static_cast<std::size_t>(order_[i])].in_bounds) continue;
+      const Value extent = l_.view_dim(a_.view, static_cast<int>(order_[i]), DType::i32);
+      all = l_.and_predicates(all, l_.b.cmp("lt", bits(corner_[i]), bits(extent)));
+    }
+    return all;
+  }
+
+  /// Returns the limit that ends the box before the view ends, or a null value.
   Value ended_by() {
     for (std::size_t v = 0; v < a_.axes.size() && a_.has_limits(); ++v) {
       if (is_extent_of(l_.from, a_.axes[v].limit, a_.view, static_cast<int>(v))) continue;
       ended_ = position(static_cast<std::int64_t>(v));
-      order_.push_back(order_[ended_]);
-      box_.push_back(1);
       return a_.axes[v].limit;
     }
     return {};
   }
 
-  /// Returns the coordinates of the box. The n rows before the limit are those from row `first` on;
-  /// the others are out of bounds.
-  std::vector<Value> coordinates() const {
-    std::vector<Value> all = corner_;
-    if (!end_) return all;
-    const Value first = corner_[ended_], rows = l_.b.i32(box_[ended_]);
-    const Value inside = l_.b.op(Opcode::Min, {l_.b.sub(end_, first), rows}),
-                n = l_.b.op(Opcode::Max, {inside, l_.b.i32(0)});
-    all[ended_] = l_.b.sub(rows, n);
-    all.back() = l_.b.add(first, n);
-    return all;
+  /// Copies a box, which may end at a limit.
+  void copy_box(int count, const AttrList& attrs) {
+    if (!end_) return copy_pieces(map_, corner_, count, attrs);
+    copy_rows(l_.b.sub(end_, corner_[ended_]), count, attrs);
+  }
+
+  /// Copies the first `left` rows of a box; the others arrive as 0. A map with an additional
+  /// dimension ends the box (docs/wgmma-pipeline.md, "Boxes that end early"). Boxes with all rows
+  /// or none do not need it, and none may use it: its base is not in the tensor.
+  void copy_rows(Value left, int count, const AttrList& attrs) {
+    const Value zero = l_.b.i32(0), rows = l_.b.i32(box_[ended_]);
+    const RegionId outer = l_.b.region();
+    const OpId branch = l_.b.make_if(
+        l_.b.op(Opcode::And, {l_.b.cmp("gt", left, zero), l_.b.cmp("lt", left, rows)}), {});
+    l_.b.at_end(l_.to[branch].regions[0]);
+    std::vector<Value> at = corner_;
+    at[ended_] = l_.b.sub(rows, left);
+    at.push_back(l_.b.add(corner_[ended_], left));
+    copy_pieces(map_of_ended(), at, count, attrs);
+    l_.b.at_end(l_.to[branch].regions[1]);
+    at = corner_;
+    at[ended_] = l_.b.select(l_.b.cmp("gt", left, zero), at[ended_], l_.b.i32(-box_[ended_]));
+    copy_pieces(map_, at, count, attrs);
+    l_.b.at_end(outer);
+  }
+
+  Value map_of_ended() const {
+    Ints order = order_, box = box_;
+    order.push_back(order[ended_]);
+    box.push_back(1);
+    return l_.tensor_map(a_.view, order, box, piece_.swizzle);
   }
 
   /// If the other CTA loads the same box, multicasts one half to both; else loads both halves.
@@ -222,17 +298,16 @@ class TmaBox {
     along = l_.b.add(along, l_.b.mul(half, l_.b.i32(extent)));
     AttrList attrs;
     if (for_cluster) attrs.set(AttrName::cluster_ctas, std::int64_t{l_.from.info.cluster});
-    copy_pieces(halves_pieces() ? piece_.count / 2 : piece_.count, attrs);
+    copy_box(halves_pieces() ? piece_.count / 2 : piece_.count, attrs);
     at_.base = base;
     corner_ = corner;
   }
 
-  void copy_pieces(int count, const AttrList& attrs) {
-    const std::vector<Value> at = coordinates();
+  void copy_pieces(Value map, std::span<const Value> at, int count, const AttrList& attrs) {
     for (int p = 0; p < count; ++p) {
       ir::Dims first = ir::Dims::filled(at_.layout.rank(), 0);
       first[fast_] = p * width();
-      std::vector<Value> operands{map_, l_.b.add(at_.base, l_.b.i32(at_.layout.offset(first))),
+      std::vector<Value> operands{map, l_.b.add(at_.base, l_.b.i32(at_.layout.offset(first))),
                                   barrier_};
       operands.insert(operands.end(), at.begin(), at.end());
       if (p > 0) operands[3] = l_.b.add(at[0], l_.b.i32(p * width()));
@@ -247,7 +322,7 @@ class TmaBox {
   SwizzleSegment piece_;
   Ints order_, box_;
   Value map_, barrier_, end_;  ///< `end_`: exclusive end of the rows, if a limit ends the box
-  std::size_t ended_ = 0;      ///< position of the dimension that it ends
+  std::size_t ended_ = 0;      ///< position of the dimension that limits or numbers of rows end
   std::vector<Value> corner_;
 };
 

@@ -123,7 +123,7 @@ std::optional<MemoryAccess> MemoryHazards::find(OpId op) const {
   }
   const BoxAccess box = is_access(d.opcode) ? access_of(k_, d) : BoxAccess();
   a.address = box.view ? box.view : d.operands[0];
-  a.axes = box.axes;
+  if (!box.rows) a.axes = box.axes;
   for (AccessAxis& axis : a.axes)
     if (!a.tile && axis.tile_dim >= 0) axis.extent = kDynamic;
   // Pointers have the layout of the values they transfer. A scalar value may be stored through many

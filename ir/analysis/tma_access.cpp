@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/access.h"
+#include "ir/analysis/page_boxes.h"
 #include "ir/layout/shared_layout.h"
 #include "ir/target.h"
 #include "tegula/int_math.h"
@@ -72,8 +73,9 @@ std::string_view why_not_tma_tile(Type view, std::span<const std::int64_t> axes,
 
 std::string_view why_not_tma_load(const Kernel& k, const OpData& load) {
   const BoxAccess a = access_of(k, load);
-  if (a.gathered_dim() >= 0) return "an index tile selects its rows";
-  if (a.has_limits() && std::ssize(a.axes) == kMaxMapRank)
+  const bool is_gathered = a.gathered_dim() >= 0;
+  if (is_gathered && !page_boxes(k, load)) return "an index tile selects its rows";
+  if ((is_gathered || a.has_limits()) && std::ssize(a.axes) == kMaxMapRank)
     return "a crop ends its rows, and the tensor has 5 dimensions";
   return why_not_tma_tile(k.type(a.view), a.along, a.tile);
 }
@@ -135,7 +137,7 @@ std::int64_t slot_bytes(Type ring) {
 
 bool is_multicast_splittable(const Kernel& k, const OpData& load) {
   const Type tile = k.type(load.results[0]);
-  if (tile.rank() != 2) return false;
+  if (tile.rank() != 2 || access_of(k, load).gathered_dim() >= 0) return false;
   const TmaSegments segments = tma_segments(k, load);
   return (segments.count > 0 && segments.count % 2 == 0) ||
          tile.shape()[1 - line_dim(k, load)] % (2 * kSwizzleRows) == 0;

@@ -44,6 +44,8 @@ struct Box {
 
 /// Returns the box that the op accesses.
 Box make_box(Program& p, OpId id);
+/// Returns the box of an access of the op, such as one of several.
+Box make_box(Program& p, OpId id, const BoxAccess& a);
 
 /// Marks the indices of `out` at which the box is outside the tensor. The cells of `out` must be
 /// set.

@@ -175,9 +175,17 @@ void eval_SmemLoad(Program& p, OpId id) {
 std::optional<AsyncCopy> start_copy(Program& p, OpId id) {
   const auto slot = slot_of(p, id, 0, 1, p.attrs(id).ints(AttrName::axes).size());
   if (!slot) return std::nullopt;
-  const Box box = make_box(p, id);
+  const BoxAccess a = access_of(p.kernel(), p.op(id));
   AsyncCopy copy{p.operand(id, 0).shared, slot->first, std::vector<Cell>(slot->count)};
-  read_box(p, id, box, copy.cells.data());
+  for (std::size_t i = 0; i < a.boxes(); ++i) {
+    Box box = make_box(p, id, a.box(i));
+    if (a.rows) {
+      Box::Dim& dim = box.dims[0];
+      const std::int64_t rows = p.integer(id, a.rows, "a number of rows").value_or(0);
+      dim.high = std::clamp(rows - dim.extent * static_cast<std::int64_t>(i), dim.low, dim.high);
+    }
+    read_box(p, id, box, copy.cells.data() + slot->count / a.boxes() * i);
+  }
   for (std::size_t i = 0; i < slot->count; ++i) {
     std::uint8_t& state = slot->tile->states[slot->first + i];
     if ((state & kInFlight) != 0) report_in_flight(p, id, *slot, i);

@@ -165,8 +165,9 @@ void apply_limits(Program& p, OpId id, const BoxAccess& a, std::span<const std::
 
 }  // namespace
 
-Box make_box(Program& p, OpId id) {
-  const BoxAccess a = access_of(p.kernel(), p.op(id));
+Box make_box(Program& p, OpId id) { return make_box(p, id, access_of(p.kernel(), p.op(id))); }
+
+Box make_box(Program& p, OpId id, const BoxAccess& a) {
   Box box;
   const TileValue& of = p.value(a.view);
   box.region = of.region;

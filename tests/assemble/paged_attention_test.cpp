@@ -1,4 +1,4 @@
-// Attention to pages is assembled: wgmma on rows that cp.async copies, no spills.
+// Attention to pages is assembled: wgmma on rows that cp.async or TMA copies, no spills.
 #include <gtest/gtest.h>
 
 #include "tegula/kernels/attention.h"

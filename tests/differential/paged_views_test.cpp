@@ -95,6 +95,59 @@ TEST_P(PagedViews, LoadElementsAndSelectedRows) {
   }
 }
 
+/// Pages of 16 rows of which TMA loads boxes, and others, that it does not.
+struct Boxes {
+  std::string_view name;
+  i32 begin;          ///< first row of the sum
+  bool is_aligned;    ///< the kernel knows that it is a multiple of 16
+  std::int64_t rows;  ///< of a page
+  bool is_by_tma;
+};
+constexpr Boxes kBoxes[] = {{"whole pages", 0, true, 16, true},
+                            {"from a page on", 16, true, 16, true},
+                            {"long pages", 32, true, 96, true},
+                            {"from a row on", 3, false, 16, false},
+                            {"short pages", 16, true, 4, false}};
+
+/// Sums the rows of a request from `begin` on, 64 at a time: rows beyond the length and missing
+/// pages add nothing, although the cache's rows there are NaN.
+TEST_P(PagedViews, MultiplyBoxesOfRows) {
+  constexpr std::int64_t kDim = 64, kLength = 150;
+  for (const Boxes& of : kBoxes) {
+    SCOPED_TRACE(of.name);
+    const auto k = kernel("multiply", [&](In<bf16, 2> w, In<bf16, 3> cache, In<i32, 2> table,
+                                          Scalar<i32> begin, Out<f32, 2> sums) {
+      for (auto m : grid(sums.dim(0), 64)) {
+        const auto x = paged(cache, table, 0, kLength);
+        Tile acc = zeros<f32>(64, kDim);
+        const Tile first = of.is_aligned ? begin / 16 * 16 : Tile(begin);
+        for (auto n : steps(first, x.length(), 64))
+          acc = dot(fill_absent(w(m, n), 0), fill_absent(x(n, all), 0), acc);
+        sums(m, all) = acc;
+      }
+    });
+    const std::int64_t pages = (kLength + of.rows - 1) / of.rows;
+    std::vector<i32> table;
+    for (std::int64_t p = 0; p < pages; ++p)
+      table.push_back(p == 1 ? -1 : static_cast<i32>(pages - p));
+    const Tensor cache = Tensor::full({pages + 1, of.rows, kDim}, NAN, DType::bf16, GetParam()),
+                 w = Tensor::full({64, 256}, 1, DType::bf16, GetParam()),
+                 sums = Tensor::empty({64, kDim}, DType::f32, GetParam());
+    double want = 0;
+    for (std::int64_t r = 0; r < kLength; ++r) {
+      const i32 page = table[static_cast<std::size_t>(r / of.rows)];
+      if (page < 0) continue;
+      cache.select(0, page).select(0, r % of.rows).fill(static_cast<double>(r % 8));
+      if (r >= of.begin) want += static_cast<double>(r % 8);
+    }
+    k(Stream(GetParam()), w, cache, Tensor::from(table, {1, pages}, GetParam()), of.begin, sums);
+    for (const double sum : sums.to_doubles()) ASSERT_EQ(sum, want);
+    if (GetParam().kind != DeviceKind::sim) continue;
+    const std::string how = k.explain();
+    EXPECT_EQ(how.find("pipelined by cp.async") == std::string::npos, of.is_by_tma) << how;
+  }
+}
+
 TEST_P(PagedViews, StoreRows) {
   const auto k = kernel("store", [](InOut<f32, 3> cache, In<i32, 2> table, In<i32, 1> lengths) {
     for (auto b : grid(lengths, 1)) {

@@ -59,14 +59,77 @@ TEST_P(PagedOnGpu, EqualsAttentionInDoubles) {
     }
 }
 
-/// The request's loads are copied ahead for wgmma.
+/// The request's loads are copied ahead for wgmma, whole pages by TMA.
 TEST_P(PagedOnGpu, CopiesPagesAhead) {
+  for (const std::int64_t rows : {1, 16}) {
+    const Attention attention({.mask = masks::causal()});
+    const PagedRequests p({.rows = rows, .dim = 128, .head_dim_v = 128},
+                          random_lengths(1, 500, 100), Device::cuda());
+    p.run(attention);
+    const bool by_threads = attention.explain().find("pipelined by cp.async") != std::string::npos;
+    EXPECT_EQ(by_threads, rows == 1) << attention.explain();
+  }
+}
+
+/// Returns lengths next to those of whole pages, blocks and parts of blocks.
+Lengths around(i32 rows, i32 queries) {
+  Lengths l;
+  for (const i32 kv : {0, 1, rows - 1, rows, rows + 1, 2 * rows + 5, 127, 129, 300}) {
+    l.kv.push_back(kv);
+    l.q.push_back(std::min(kv, queries));
+  }
+  return l;
+}
+
+/// Requests end anywhere in their pages, which they share; the rows after the end are NaN, and so
+/// are pages that no request needs. A large cache begins at the first byte of its allocation.
+TEST_P(PagedOnGpu, PartlyFilledPages) {
   const Attention attention({.mask = masks::causal()});
-  const PagedRequests p({.dim = 128, .head_dim_v = 128}, random_lengths(1, 500, 100),
-                        Device::cuda());
-  p.run(attention);
-  EXPECT_NE(attention.explain().find("pipelined by cp.async"), std::string::npos)
-      << attention.explain();
+  for (const std::int64_t rows : {16, 24, 32, 64, 128, 256})
+    for (const i32 queries : {1, 70}) {
+      if (queries > 1 && rows % 64 == 32) continue;
+      SCOPED_TRACE(std::to_string(rows) + " rows, " + std::to_string(queries) + " queries");
+      const PagedRequests p({.rows = rows}, around(static_cast<i32>(rows), queries), Device::cuda(),
+                            2, DType::bf16, 2048 / rows);
+      p.run(attention);
+      p.expect(host_causal());
+      if (HasFatalFailure()) return;
+    }
+}
+
+/// Windows begin at any row of a page.
+TEST_P(PagedOnGpu, WindowsOverPages) {
+  for (const std::int64_t rows : {16, 64}) {
+    const Mask near = [](Tile, Tile, Tile q, Tile kv) { return q - kv < 70; };
+    const Attention attention({.mask = masks::and_(masks::causal(), near)});
+    HostAttention host;
+    host.mask = [](int, int, int q, int kv) { return q >= kv && q - kv < 70; };
+    for (const i32 queries : {1, 40}) {
+      SCOPED_TRACE(std::to_string(rows) + " rows, " + std::to_string(queries) + " queries");
+      const PagedRequests p({.rows = rows}, random_lengths(9, 700, queries), Device::cuda());
+      p.run(attention);
+      p.expect(host);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+/// Keys and values of missing pages are zeros, whatever the first page contains.
+TEST_P(PagedOnGpu, MissingPagesAreZero) {
+  for (const std::int64_t rows : {16, 128}) {
+    SCOPED_TRACE(rows);
+    const auto keys = static_cast<i32>(3 * rows + 5);
+    const PagedRequests p({.rows = rows}, {{1}, {keys}}, Device::cuda());
+    const std::int64_t missing[] = {p.at(0, rows).first, p.at(0, keys - 1).first};
+    p.cache.table.slice(1, 1, 2).fill(-1), p.cache.table.slice(1, 3, 4).fill(-1);
+    for (const std::int64_t page : missing)
+      for (const Tensor& t : {p.cache.k, p.cache.v}) t.select(0, page).fill(NAN);
+    p.run(Attention({}));
+    for (const std::int64_t page : missing)
+      for (const Tensor& t : {p.cache.k, p.cache.v}) t.select(0, page).fill(0);
+    p.expect({});
+    if (HasFatalFailure()) return;
+  }
 }
 
 /// Two threads call one object on separate streams; 100 calls give equal bits.

@@ -388,11 +388,12 @@ const OperandLoad* DotGraph::gather_of(const Kernel& k, Value tile) const {
 bool DotGraph::is_copied(OpId load) const { return load_in(loads, load) || load_in(gathers, load); }
 
 bool DotGraph::computes_indices(const Kernel& k, OpId op) const {
-  return std::ranges::any_of(gathers, [&](const OperandLoad& gather) {
-    return gather.slice.contains(op) && std::ranges::any_of(gather.slice, [&](OpId other) {
+  const auto needs = [&](const OperandLoad& load) {
+    return load.slice.contains(op) && std::ranges::any_of(load.slice, [&](OpId other) {
              return k.type(k[other].results[0]).is_tile();
            });
-  });
+  };
+  return std::ranges::any_of(gathers, needs) || std::ranges::any_of(loads, needs);
 }
 
 bool DotGraph::is_plain() const {

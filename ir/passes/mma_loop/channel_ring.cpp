@@ -62,6 +62,7 @@ void ChannelRing::release(Builder& b, Value slot, Value condition, bool generic_
 }
 
 void ChannelRing::fill(Builder& b, IterationOffsets& offsets, Value slot, Value free) const {
+  for (const OperandLoad& load : loads_) offsets.read_entries(b, load);
   if (free) b.effect(Opcode::ChannelWait, {empty_, slot, free});
   std::int64_t bytes = 0;
   for (const OperandLoad& load : loads_) bytes += slot_bytes(b.kernel().type(load.ring));

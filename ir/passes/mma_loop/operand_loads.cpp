@@ -9,6 +9,7 @@
 #include "ir/analysis/access_width.h"
 #include "ir/analysis/invariant_load.h"
 #include "ir/analysis/memory_hazards.h"
+#include "ir/analysis/page_boxes.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/layout/shared_layout.h"
 #include "ir/uses.h"
@@ -140,8 +141,10 @@ class Finder {
   /// Collects these ops in the slice.
   bool offsets_are_pure(OperandLoad& c) {
     const auto& operands = k_[c.load].operands;
+    const bool has_tiles =
+        by_ == CopiedBy::Threads || access_of(k_, k_[c.load]).gathered_dim() >= 0;
     for (Value v : operands)
-      if (!collect(v, c.slice)) {
+      if (!collect(v, has_tiles, c.slice)) {
         context_.remark(Remark::Kind::Missed, k_[c.load].loc,
                         "not pipelined: the offset depends on a value the loop carries");
         return false;
@@ -172,16 +175,16 @@ class Finder {
                       "not pipelined: threads cannot make its index tile row by row");
     return can;
   }
-  bool collect(Value v, std::unordered_set<OpId>& slice) {
+  bool collect(Value v, bool has_tiles, std::unordered_set<OpId>& slice) {
     const ValueData& d = k_[v];
     if (!d.def) return d.region != body_ || d.position == 0;
     if (!is_inside(k_, d.def, loop_)) return true;
     const OpData& op = k_[d.def];
     const bool repeatable = info(op.opcode).has(kPure) || is_invariant_scalar_load(k_, d.def) ||
-                            (by_ == CopiedBy::Threads && is_invariant_load(k_, d.def));
+                            (has_tiles && is_invariant_load(k_, d.def));
     if (!repeatable || !op.regions.empty() || op.parent != body_) return false;
     slice.insert(d.def);
-    return std::ranges::all_of(op.operands, [&](Value o) { return collect(o, slice); });
+    return std::ranges::all_of(op.operands, [&](Value o) { return collect(o, has_tiles, slice); });
   }
 
   const Kernel& k_;
@@ -375,16 +378,82 @@ Value IterationOffsets::read(Builder& b, const OperandLoad& load, OpId op) {
   return mapped(copy_slice(b, load), k_[op].results[0]);
 }
 
+/// Computes one element of a tile of the iteration, or a scalar.
+Value IterationOffsets::element(Builder& b, Value v, std::int64_t at) {
+  const bool is_tile = k_.type(v).is_tile();
+  ValueMap& map = is_tile ? elements_[at] : maps_[nullptr];
+  if (const auto it = map.find(v); it != map.end()) return it->second;
+  const OpId def = k_[v].def;
+  if (!is_tile && (!def || k_[def].parent != body_)) return v;
+  std::vector<Value> operands(k_[def].operands.begin(), k_[def].operands.end());
+  for (Value& operand : operands) operand = element(b, operand, at);
+  const Type type = Type::of(k_.type(v).elem());
+  const Opcode opcode = k_[def].opcode;
+  if (opcode == Opcode::Arange)
+    return map[v] = b.constant(type, k_[def].attrs.i(AttrName::start) + at);
+  if (is_tile && (opcode == Opcode::Splat || opcode == Opcode::ConvertLayout))
+    return map[v] = operands[0];
+  AttrList attrs = k_[def].attrs;
+  if (is_tile)
+    for (AttrName name : {AttrName::label, AttrName::align, AttrName::axis}) attrs.erase(name);
+  if (is_tile && opcode == Opcode::LoadView) attrs.set(AttrName::axes, Ints());
+  return map[v] = k_[b.create(opcode, operands, std::span(&type, 1), attrs)].results[0];
+}
+
+/// Adds the offsets of each box of a load whose index tiles select runs of rows, and the number of
+/// rows of the tile that exist.
+void IterationOffsets::set_boxes(Builder& b, BoxAccess& a, const PageBoxes& pages,
+                                 std::int64_t tile_rows) {
+  const std::vector<AccessAxis> axes = a.axes;
+  for (std::int64_t row = 0; row < tile_rows; row += pages.rows) {
+    std::vector<Value> offsets;
+    for (std::size_t v = 0; v < axes.size(); ++v)
+      offsets.push_back(element(b, v == pages.row_dim ? pages.row : axes[v].offset, row));
+    if (row > 0)
+      a.next_boxes.push_back(std::move(offsets));
+    else
+      for (std::size_t v = 0; v < axes.size(); ++v) a.axes[v].offset = offsets[v];
+  }
+  for (AccessAxis& axis : a.axes) axis.limit = {};
+  a.along[0] = static_cast<std::int64_t>(pages.row_dim);
+  const DType type = k_.type(a.axes[pages.row_dim].offset).dtype();
+  a.rows = b.sub(b.cast(element(b, pages.end, 0), type), b.cast(element(b, pages.first, 0), type));
+}
+
+std::optional<PageBoxes> IterationOffsets::page_boxes_of(const OperandLoad& load,
+                                                         Opcode opcode) const {
+  const bool may_be = opcode == Opcode::CopyTma && access_of(k_, k_[load.load]).gathered_dim() >= 0;
+  return may_be ? page_boxes(k_, k_[load.load]) : std::nullopt;
+}
+
+void IterationOffsets::read_entries(Builder& b, const OperandLoad& load) {
+  const auto pages = page_boxes_of(load, Opcode::CopyTma);
+  if (!pages) return;
+  maps_[nullptr][k_[body_].args[0]] = iv_;
+  const Loc saved = std::exchange(b.loc, k_[load.load].loc);
+  const BoxAccess a = access_of(k_, k_[load.load]);
+  for (std::size_t v = 0; v < a.axes.size(); ++v) {
+    if (v == pages->row_dim) continue;
+    for (std::int64_t row = 0; row < load.tile.shape()[0]; row += pages->rows)
+      element(b, a.axes[v].offset, row);
+  }
+  b.loc = saved;
+}
+
 void IterationOffsets::copy(Builder& b, const OperandLoad& load, Opcode opcode,
                             std::span<const Value> into) {
-  const ValueMap& map = copy_slice(b, load);
   BoxAccess a = access_of(k_, k_[load.load]);
   a.target.assign(into.begin(), into.end());
   a.along = load.axes;
   a.multicast = load.same;
-  for (AccessAxis& axis : a.axes) {
-    axis.offset = mapped(map, axis.offset);
-    if (axis.limit) axis.limit = mapped(map, axis.limit);
+  if (const auto pages = page_boxes_of(load, opcode)) {
+    set_boxes(b, a, *pages, load.tile.shape()[0]);
+  } else {
+    const ValueMap& map = copy_slice(b, load);
+    for (AccessAxis& axis : a.axes) {
+      axis.offset = mapped(map, axis.offset);
+      if (axis.limit) axis.limit = mapped(map, axis.limit);
+    }
   }
   AttrList attrs;
   for (AttrName name : {AttrName::evict, AttrName::label})

@@ -5,6 +5,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "ir/analysis/page_boxes.h"
 #include "ir/clone_op.h"
 #include "ir/pipeline.h"
 
@@ -90,6 +91,9 @@ void erase_load(Kernel& k, const OperandLoad& load);
 class IterationOffsets {
  public:
   IterationOffsets(Kernel& k, RegionId body, Value iv) : k_(k), body_(body), iv_(iv) {}
+  /// Reads the table entries of a TMA load from pages, so that they arrive while the producer waits
+  /// for a slot. Does nothing for other loads.
+  void read_entries(Builder& b, const OperandLoad& load);
   /// Creates an op `opcode` on the operands `into`, then the view and offsets of the load, with the
   /// attributes of its box.
   void copy(Builder& b, const OperandLoad& load, Opcode opcode, std::span<const Value> into);
@@ -100,11 +104,15 @@ class IterationOffsets {
 
  private:
   ValueMap& copy_slice(Builder& b, const OperandLoad& load);
+  Value element(Builder& b, Value v, std::int64_t at);
+  std::optional<PageBoxes> page_boxes_of(const OperandLoad& load, Opcode opcode) const;
+  void set_boxes(Builder& b, BoxAccess& a, const PageBoxes& pages, std::int64_t tile_rows);
 
   Kernel& k_;
   RegionId body_;
   Value iv_;
   std::unordered_map<const LinearLayout*, ValueMap> maps_;  ///< by layout of the index tiles
+  std::unordered_map<std::int64_t, ValueMap> elements_;     ///< elements of tiles, by index
 };
 
 }  // namespace tegula::ir

@@ -118,6 +118,27 @@ TEST_P(Paged, MasksAndScoresSeePositions) {
   }
 }
 
+/// TMA loads pages of 16 rows and more, also where a window begins within a page; threads copy the
+/// rows of others.
+TEST_P(Paged, LoadsWholePagesByTma) {
+  const Mask near = [](Tile, Tile, Tile q, Tile kv) { return q - kv < 70; };
+  for (const std::int64_t rows : {4, 16, 256})
+    for (const bool is_window : {false, true}) {
+      SCOPED_TRACE(testing::Message() << rows << " rows, window " << is_window);
+      const Attention attention(
+          {.mask = is_window ? masks::and_(masks::causal(), near) : masks::causal()});
+      HostAttention host;
+      host.mask = [&](int, int, int q, int kv) { return q >= kv && (!is_window || q - kv < 70); };
+      const PagedRequests p({.rows = rows}, is_window ? around(100) : decoding(100), GetParam());
+      p.run(attention);
+      p.expect(host);
+      if (HasFatalFailure()) return;
+      if (GetParam().kind != DeviceKind::sim) continue;
+      const std::string how = attention.explain();
+      EXPECT_EQ(how.find("pipelined by cp.async") != std::string::npos, rows == 4) << how;
+    }
+}
+
 /// Without a mask, queries also see the keys after their own position.
 TEST_P(Paged, WithoutMaskOrTable) {
   const Attention attention({});
