@@ -62,7 +62,7 @@ void decode(const Stream& stream, std::int64_t requests, std::int64_t keys) {
   std::vector<i32> offsets(static_cast<std::size_t>(requests + 1));
   std::iota(offsets.begin(), offsets.end(), 0);
   const std::vector<i32> lengths(static_cast<std::size_t>(requests), static_cast<i32>(keys));
-  for (const std::int64_t rows : {1, 16, 64, 256}) {
+  for (const std::int64_t rows : {1, 8, 16, 32, 64, 256}) {
     const Tensor k = normal({requests * keys / rows, rows, kKvHeads, kDim}, gpu), v = k.clone();
     const KvCache cache{k, v, shuffled_table(requests, keys / rows, gpu)};
     KvBatch batch{Tensor::from(offsets, gpu), Tensor::from(lengths, gpu), 1};
