@@ -262,7 +262,7 @@ std::vector<OpId> boxes(const Kernel& k, std::size_t parts) {
 OpId box(const Kernel& k, std::size_t n) {
   const auto whole = boxes(k, kWholeParts), ended = boxes(k, kEndedParts);
   if (whole.size() < 8 || ended.size() < 8) return {};
-  const OpId at[] = {whole.front(), whole[whole.size() - 5], ended[2], ended[ended.size() - 4]};
+  const OpId at[] = {whole[1], whole[whole.size() - 5], ended[2], ended[ended.size() - 4]};
   return n < std::size(at) ? at[n] : OpId();
 }
 bool box_is_lost(Kernel& k, std::size_t n) { return mistakes::erase(k, box(k, n)); }
