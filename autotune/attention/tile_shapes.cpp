@@ -40,6 +40,15 @@ int keys_by_shared(int dim, int head_dim_v, int rows, int pair_bytes) {
          (kSlots * (row_bytes(dim) + row_bytes(head_dim_v) + rows * pair_bytes));
 }
 
+int keys_of_paired_ctas(int dim, int head_dim_v) {
+  constexpr int kPairedStages = 3;
+  const ir::TargetRow& target = *ir::Target::of_capability(host_profile().capability);
+  const int bytes = static_cast<int>(target.shared_bytes_per_sm / 2 - target.shared_bytes_reserved),
+            exchanged = kSmallQBlock * padded_head_dim(std::max(dim, head_dim_v)) * kBytes,
+            of_key = (padded_head_dim(dim) + padded_head_dim(head_dim_v)) * kBytes;
+  return (bytes - exchanged) / (kPairedStages * of_key) / kStep * kStep;
+}
+
 TileRequirements requirements_of(const AttentionProblem& p) {
   TileRequirements needs{p.head_dim, p.head_dim_v, {}, p.is_non_contiguous, p.has_score};
   needs.score.reads_kv_index = p.reads_kv_index;

@@ -228,7 +228,9 @@ AttentionCall paged_call(const Tensor& Q, const KvCache& cache, const Tensor& O,
                                                batch.max_seqlen_q, Q.size(0)),
                      room = (cache.table.defined() ? cache.table.size(1) : 1) * K.size(2);
   check_extras(extras, {Q.size(0), Q.size(1)}, Q.size(1));
-  const bool packs = longest <= 1 && pack_gqa.value_or(true);
+  const bool may_pack = longest <= 1 || can_gather_queries(K.size(3), V.size(3)),
+             are_few = longest <= 1 || longest * (Q.size(1) / kv_heads) <= kSmallQBlock,
+             packs = may_pack && pack_gqa.value_or(are_few);
   const auto rows = [&](const Tensor& t) { return packs ? as_groups(t, kv_heads) : as_batch(t); };
   return {rows(Q),
           K,
@@ -237,7 +239,7 @@ AttentionCall paged_call(const Tensor& Q, const KvCache& cache, const Tensor& O,
           {rows(extras.lse), rows(extras.row_max), extras.sinks},
           {batch.q_offsets, {}, longest},
           packs,
-          static_cast<std::int32_t>(packs ? 1 : longest),
+          static_cast<std::int32_t>(packs ? std::max<std::int64_t>(longest, 1) : longest),
           true,
           room,
           batch.schedule.defined()};

@@ -15,11 +15,13 @@ struct AttentionCall {
   bool pack_gqa = false;
   std::int32_t seqlen_q = 0;  ///< queries per packed head, or of the longest sequence
   /// K and V are pages [pages, heads, rows, dim]; `lengths` has offsets of queries and, undefined,
-  /// those of keys.
+  /// those of keys. With `pack_gqa`, Q is [queries, kv heads, heads per kv head, dim].
   bool is_paged = false;
   std::int64_t max_seqlen_kv = 0;  ///< rows per request that a paged cache has room for
   bool is_scheduled = false;       ///< has a work list
 
+  /// Returns a bound of the number of rows of a head of O; of packed heads, those of one request.
+  std::int64_t rows() const { return is_paged && pack_gqa ? Q.size(2) * seqlen_q : Q.size(2); }
   /// Returns a bound of the number of keys per sequence.
   std::int64_t seqlen_kv() const { return is_paged ? max_seqlen_kv : K.size(2); }
 };
@@ -35,8 +37,10 @@ AttentionCall varlen_call(const Tensor& Q, const Tensor& K, const Tensor& V, con
 std::int64_t check_sequences(std::int64_t sequences, std::int64_t heads, std::int64_t max_seqlen_q,
                              std::int64_t total);
 
-/// Checks the tensors of a paged call. With at most one query per request, the heads of a group are
-/// packed as rows of one head, as long as the caller does not forbid it.
+/// Checks the tensors of a paged call. The heads of a group are packed as rows of one head if the
+/// caller requests it. By default, they are packed if requests have at most one query, or if all
+/// rows of a request fit in a tile of kSmallQBlock rows. Only rows of one query are packed if head
+/// dims are large (can_gather_queries).
 AttentionCall paged_call(const Tensor& Q, const KvCache& cache, const Tensor& O,
                          const KvBatch& batch, const AttentionExtras& extras,
                          std::optional<bool> pack_gqa);

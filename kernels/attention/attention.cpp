@@ -36,10 +36,12 @@ constexpr int kKeysAgain = 64;
 /// keep their divisibility and one kernel serves all numbers of rows and clusters.
 constexpr std::int64_t kRowsOfStride = 16;
 
-/// Returns the workspace of `tiles` tiles that so many clusters, or parts, share.
-SplitKvSlots split_kv_slots(PlanBuilder& plan, const AttentionCall& c, std::int64_t tiles,
-                            std::int64_t clusters) {
-  const std::int64_t rows = ceil_div(c.Q.size(2), kRowsOfStride) * kRowsOfStride;
+/// Returns the workspace of `tiles` tiles that so many clusters, or parts, share. A tile has at
+/// most `block_q` rows.
+SplitKvSlots split_kv_slots(PlanBuilder& plan, const AttentionCall& c, int block_q,
+                            std::int64_t tiles, std::int64_t clusters) {
+  const std::int64_t of_tile = std::min<std::int64_t>(c.rows(), block_q),
+                     rows = ceil_div(of_tile, kRowsOfStride) * kRowsOfStride;
   return {plan.scratch({tiles, clusters, rows, c.V.size(3)}, DType::f32),
           plan.scratch({tiles, clusters, 2, rows}, DType::f32)};
 }
@@ -72,13 +74,12 @@ struct AttentionKernels {
         main, "attention", tiles_of(c, splits, config, plan.tensor(lists.order).defined()));
     latest = kernel.shared_instance().get();
     if (const auto work = facts->listed_work(c)) {
-      const std::int64_t kv_heads = c.Q.size(1);
-      shared = split_kv_slots(plan, c, kv_heads, work->slots);
-      return launch(kernel, SoftmaxPass::exact, plan.counters(kv_heads * work->slots), 0);
+      shared = split_kv_slots(plan, c, config.block_q, work->tiles, work->slots);
+      return launch(kernel, SoftmaxPass::exact, plan.counters(work->tiles * work->slots), 0);
     }
     if (splits.clusters > 1) {
       const std::int64_t tiles = c.Q.size(0) * c.Q.size(1);
-      shared = split_kv_slots(plan, c, tiles, splits.clusters);
+      shared = split_kv_slots(plan, c, config.block_q, tiles, splits.clusters);
       return launch(kernel, SoftmaxPass::exact, plan.counters(splits.cluster_ctas * tiles),
                     static_cast<int>(splits.clusters));
     }

@@ -87,25 +87,33 @@ class Program {
       const auto& softmax = std::get<OnlineSoftmax>(part.state);
       if_(shared.publish(softmax, tile, cluster, mine, dv_, tile * programs_ + rank,
                          shared.clusters),
-          [&] { store_combined(part, h, mine, tile, Tile(0), shared.clusters); });
+          [&] {
+            const Tile last = min(mine.first() + mine.block(), x_.Q.dim(2));
+            store_combined(part, h, mine.first(), last, {}, {tile, Tile(0), shared.clusters});
+          });
     }
   }
 
-  /// Each program processes a part of the keys of a request and a kv head; of several parts, the
-  /// last one to finish stores the result.
+  /// Each program processes a part of the keys of a tile of a request; of several parts, the last
+  /// one to finish stores the result.
   void tiles_of_work() const {
-    const Tile heads = x_.O.dim(1);
-    for (auto [i, h] : grid({paged_.work->dim(0), heads}, 1, 1)) {
+    const Tile heads = x_.O.dim(1), tiles = cdiv(packed_rows(), tiles_.block_q);
+    for (auto [i, h, t] : grid({paged_.work->dim(0), heads, tiles}, 1, 1, 1)) {
       const WorkItem item = WorkItem::of(*paged_.work, i);
       assume(item.request >= 0), assume(item.request < paged_.kv_lengths->dim(0));
-      const Index b(item.request, 1), m = slice(0, tiles_.block_q);
+      const Index b(item.request, 1), m = slice(t.first() * tiles_.block_q, tiles_.block_q);
       const TileResult part = attend_tile(b, h, m, {}, KvPart{item.part, item.parts});
       if_(item.parts == 1 && item.part == 0, [&] { store(part, h, m); });
       if_(item.parts > 1, [&] {
-        const Tile head = cast<i32>(h.first()), arrival = item.slot * cast<i32>(heads) + head;
-        if_(shared_->publish(std::get<OnlineSoftmax>(part.state), head, item.slot + item.part, m,
-                             dv_, arrival, item.parts),
-            [&] { store_combined(part, h, m, head, item.slot, item.slot + item.parts); });
+        const Tile tile = cast<i32>(h.first() * tiles + t.first()),
+                   arrival = item.slot * cast<i32>(heads * tiles) + tile,
+                   rows = min(part.sequence.by_head->count() - m.first(), tiles_.block_q);
+        if_(shared_->publish(std::get<OnlineSoftmax>(part.state), tile, item.slot + item.part,
+                             slice(0, tiles_.block_q).until(rows), dv_, arrival, item.parts),
+            [&] {
+              store_combined(part, h, Tile(0), rows, m.first(),
+                             {tile, item.slot, item.slot + item.parts});
+            });
       });
     }
   }
@@ -211,9 +219,12 @@ class Program {
 
   GridSpace space() const {
     if (!rows_.cu_q) return GridSpace(x_.O);
-    const Tile rows = rows_.pack_gqa ? x_.O.dim(2) : rows_.seqlen_q.value();
+    const Tile rows = rows_.pack_gqa ? packed_rows() : rows_.seqlen_q.value();
     return GridSpace({rows_.cu_q->dim(0) - 1, x_.O.dim(1), rows});
   }
+
+  /// Returns the largest number of rows per request and kv head in a paged call with packed heads.
+  Tile packed_rows() const { return x_.O.dim(2) * rows_.seqlen_q; }
 
   /// Returns the number of rows of the longest sequence.
   Tile longest() const { return rows_.cu_q ? rows_.seqlen_q : x_.O.dim(2); }
@@ -231,6 +242,10 @@ class Program {
   Tile keys(const In<T, 4>& of, const TileResult& s, const Index& b, const Index& h, const Index& n,
             const Index& columns) const {
     const Index kv = s.sequence.keys(n);
+    if (s.sequence.by_head) {
+      assume(h < of.dim(1));
+      return cached(of, b, s.sequence.seqlen_kv)(h, kv, columns);
+    }
     const Tile head = h / group_;
     if (paged_.kv_lengths) return cached(of, b, s.sequence.seqlen_kv)(head, kv, columns);
     return of(s.sequence.entry, head, kv, columns);
@@ -240,13 +255,18 @@ class Program {
     if (paged_.kv_lengths) {
       const Tile length = cached(x_.K, b, fill_absent((*paged_.kv_lengths)(b), 0)).length();
       const SequenceRange request = SequenceRange::request(*rows_.cu_q, length, b);
-      return rows_.pack_gqa ? request.with_heads_as_rows(x_.Q.dim(2)) : request;
+      if (!rows_.pack_gqa) return request;
+      const bool is_one_query = !can_gather_queries(d_.block(), dv_.block());
+      return request.with_heads_as_rows(x_.Q.dim(2), rows_.seqlen_q, is_one_query);
     }
     return rows_.cu_q ? SequenceRange::packed(*rows_.cu_q, *rows_.cu_kv, b)
                       : SequenceRange{b, x_.K.dim(2)};
   }
 
   QueryRows rows_of(const SequenceRange& sequence, const Index& h, const Index& m) const {
+    if (sequence.by_head)
+      return QueryRows::of_queries(h, m, *sequence.by_head)
+          .shifted(sequence.seqlen_kv - sequence.by_head->queries);
     const Tile length = x_.Q.dim(2),
                queries = rows_.pack_gqa ? rows_.seqlen_q : sequence.seqlen_q(length);
     const QueryRows rows = rows_.pack_gqa ? QueryRows::of_group(h, m, length, queries)
@@ -296,14 +316,21 @@ class Program {
     return rescaling_ == Rescaling::lazy && !softmax_.row_max ? Rescaling::lazy : Rescaling::exact;
   }
 
-  /// Stores the rows of a tile, combined from its partials [first, end). There are few rows.
-  void store_combined(const TileResult& part, const Index& h, const Index& rows, const Tile& tile,
-                      const Tile& first, const Tile& end) const {
-    const Tile last = min(rows.first() + rows.block(), x_.Q.dim(2));
-    for (auto some : steps(rows.first(), last, SplitKvPartials::kRows))
-      store({part.sequence, rows_of(part.sequence, h, some),
-             shared_->combine_all(tile, first, end, some, dv_, factor_)},
-            h, some);
+  /// The partials [first, end) of a tile.
+  struct Partials {
+    Tile tile, first, end;
+  };
+
+  /// Stores rows [first, end) of a tile, combined from its partials. There are few rows. `origin`:
+  /// the position of the tile's first row, 0 if absent.
+  void store_combined(const TileResult& part, const Index& h, const Tile& first, const Tile& end,
+                      const std::optional<Tile>& origin, const Partials& of) const {
+    for (auto some : steps(first, end, SplitKvPartials::kRows)) {
+      const Index m = origin ? some.shifted(*origin) : some;
+      store({part.sequence, rows_of(part.sequence, h, m),
+             shared_->combine_all(of.tile, of.first, of.end, some, dv_, factor_)},
+            h, m);
+    }
   }
 
   /// Computes the tile over a part of its keys and combines it with the parts of the other CTAs of
@@ -321,7 +348,7 @@ class Program {
                          const std::optional<Tile>& is_wanted,
                          const std::optional<KvPart>& part = {}) const {
     const SequenceRange sequence = sequence_of(b);
-    const Index &entry = sequence.entry, at = sequence.queries(m);
+    const auto [entry, at] = sequence.rows(m);
     // Rows of absent queries read as 0; O has no such rows.
     const Tile q = fill_absent(x_.Q(entry, h, at, d_), 0);
     TileResult s{sequence, rows_of(sequence, h, m),
@@ -403,7 +430,7 @@ class Program {
     if (const auto* softmax = std::get_if<OnlineSoftmax>(&s.state))
       return store_softmax(*softmax, s, h, m);
     const SequenceRange& sequence = s.sequence;
-    const Index &entry = sequence.entry, at = sequence.queries(m);
+    const auto [entry, at] = sequence.rows(m);
     const auto* sticks = std::get_if<StickBreaking>(&s.state);
     const Tile& acc = sticks ? sticks->acc : std::get<UnnormalizedState>(s.state).acc;
     x_.O(entry, h, at, dv_) = sequence.mask_tail(acc, m);
@@ -413,7 +440,7 @@ class Program {
   void store_softmax(const OnlineSoftmax& state, const TileResult& s, const Index& h,
                      const Index& m) const {
     const SequenceRange& sequence = s.sequence;
-    const Index &entry = sequence.entry, at = sequence.queries(m);
+    const auto [entry, at] = sequence.rows(m);
     const SoftmaxFinalizer by =
         softmax_.sinks ? SoftmaxFinalizer(state, factor_,
                                           fill_absent((*softmax_.sinks)(s.rows.head_of_row), 0))

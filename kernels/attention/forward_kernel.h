@@ -19,7 +19,8 @@ struct ForwardTensors {
 };
 
 /// Meaning of the rows. With `pack_gqa` a tile holds rows of all heads of a group, seqlen_q per
-/// head. With tables of cumulative lengths there are several sequences of at most seqlen_q queries.
+/// head or, of a paged call, at most seqlen_q. With tables of cumulative lengths there are several
+/// sequences of at most seqlen_q queries.
 struct ForwardRows {
   bool pack_gqa;
   bool no_keys;  ///< the call has no keys
@@ -28,11 +29,12 @@ struct ForwardRows {
 };
 
 /// The requests of a paged call. Keys and values are [pages, heads, rows, dim]; `cu_q` has the
-/// offsets of the queries, and with `pack_gqa` each query is an entry of Q, whose rows are heads.
+/// offsets of the queries, and with `pack_gqa` each query is an entry of Q, whose rows are the
+/// heads of a group.
 struct PagedRows {
   std::optional<In<i32, 1>> kv_lengths;
   std::optional<In<i32, 2>> table;
-  std::optional<In<i32, 2>> work;  ///< one program per entry (WorkItem) and kv head
+  std::optional<In<i32, 2>> work;  ///< one program per entry (WorkItem) and tile
 };
 
 /// Tensors for softmax only (AttentionExtras).

@@ -74,9 +74,10 @@ bool AttentionHeuristics::has_boxes(const AttentionCall& c) const {
 }
 
 AttentionProblem AttentionHeuristics::problem(const AttentionCall& c, bool splits_kv) const {
-  AttentionProblem p{.queries = c.Q.size(2), .keys = c.seqlen_kv()};
+  AttentionProblem p{.queries = c.rows(), .keys = c.seqlen_kv()};
   if (spec.align_bottom_right) p.first_query = std::max<std::int64_t>(p.keys - p.queries, 0);
-  p.matrices = c.Q.size(0) * c.Q.size(1);
+  const bool has_entries = !c.is_paged || !c.pack_gqa;
+  p.matrices = (has_entries ? c.Q.size(0) : sequences(c)) * c.Q.size(1);
   p.is_varlen = c.lengths.q.defined() && !c.pack_gqa;
   p.sequences = p.is_varlen ? sequences(c) : 1;
   if (c.is_paged) p.keys *= p.sequences;
@@ -101,7 +102,12 @@ AttentionProblem AttentionHeuristics::problem(const AttentionCall& c, bool split
 AttentionConfig AttentionHeuristics::config(const AttentionCall& c, bool splits_kv) const {
   const AttentionProblem p = problem(c, splits_kv);
   const auto given = given_tiles();
-  if (!given) return choose_attention(p, c.Q.device());
+  if (!given) {
+    AttentionConfig config = choose_attention(p, c.Q.device());
+    if (pairs_ctas(c))
+      config.block_kv = std::min(config.block_kv, keys_of_paired_ctas(p.head_dim, p.head_dim_v));
+    return config;
+  }
   AttentionConfig config = choose_attention(p, device_profile(c.Q.device()));
   const bool is_small = p.pack_gqa && p.queries <= kSmallQBlock;
   config.block_q = is_small ? kSmallQBlock : given->block_q;
@@ -122,11 +128,18 @@ SplitKv AttentionHeuristics::split_kv(const AttentionCall& c) const {
   return choose_split_kv({tiles, c.K.size(2), static_cast<int>(key_bytes)}, c.Q.device());
 }
 
+bool AttentionHeuristics::pairs_ctas(const AttentionCall& c) const {
+  return c.is_paged && c.pack_gqa && c.rows() <= kSmallQBlock && !given_tiles() &&
+         can_gather_queries(c.Q.size(3), c.V.size(3)) && has_wgmma(c.Q.device());
+}
+
 std::optional<WorkExtents> AttentionHeuristics::listed_work(const AttentionCall& c) const {
-  if (!c.is_scheduled || !c.pack_gqa || c.Q.size(2) > kSmallQBlock || given_tiles() ||
+  if (!c.is_scheduled || !c.pack_gqa || given_tiles() ||
       spec.weighting != AttentionNormalization::softmax || schedule.split_kv == 1)
     return std::nullopt;
-  return work_extents(c.lengths.q.size(0) - 1, c.K.size(1), c.Q.device());
+  const std::int64_t tiles = c.K.size(1) * ceil_div<std::int64_t>(c.rows(), config(c).block_q);
+  const std::int64_t programs = num_sms(c.Q.device()) * (pairs_ctas(c) ? 2 : 1);
+  return work_extents(c.lengths.q.size(0) - 1, tiles, programs);
 }
 
 AskedFor AttentionHeuristics::speculation(const AttentionCall& c) const {

@@ -29,9 +29,12 @@ struct AttentionHeuristics {
   /// Returns the split-KV of a tile of kSmallQBlock queries: more than one program if there are
   /// many keys, and too few tiles to occupy all SMs.
   SplitKv split_kv(const AttentionCall& c) const;
-  /// Returns the extents of the work list of a paged call with a list and at most one query per
-  /// request, or nothing if the call does not use it, as with a split_kv of 1.
+  /// Returns the extents of the work list of a paged call with a list and packed heads, or nothing
+  /// if the call does not use it, as with a split_kv of 1.
   std::optional<WorkExtents> listed_work(const AttentionCall& c) const;
+  /// Returns true if the threads of a paged call copy all operands, and the tiles that config()
+  /// chooses leave room for two CTAs per SM: while one computes, the other one issues copies.
+  bool pairs_ctas(const AttentionCall& c) const;
   /// Returns the problem that the choice of tiles depends on, with or without split-KV.
   AttentionProblem problem(const AttentionCall& c, bool splits_kv = false) const;
   /// Returns the configuration of a call; the caller's choices are kept.

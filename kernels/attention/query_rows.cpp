@@ -1,6 +1,15 @@
 #include "kernels/attention/query_rows.h"
 
+#include "tegula/attention_tiles.h"
+
 namespace tegula::kernels {
+
+bool can_gather_queries(std::int64_t dim, std::int64_t head_dim_v) {
+  constexpr int kMaxRegisters = 112;
+  const int of_queries = padded_head_dim(static_cast<int>(dim)) / 4,
+            of_results = padded_head_dim(static_cast<int>(head_dim_v)) / 2;
+  return of_queries + of_results <= kMaxRegisters;
+}
 
 SequenceRange SequenceRange::packed(const In<i32, 1>& cu_q, const In<i32, 1>& cu_kv,
                                     const Tile& b) {
@@ -22,13 +31,24 @@ SequenceRange SequenceRange::request(const In<i32, 1>& q_offsets, const Tile& se
   return {.entry = Index(Tile(0), 1), .seqlen_kv = seqlen_kv, .q_first = first, .q_end = end};
 }
 
-SequenceRange SequenceRange::with_heads_as_rows(const Tile& heads) const {
-  tegula::detail::report_unless(*q_end - *q_first <= 1, "request",
+SequenceRange SequenceRange::with_heads_as_rows(const Tile& group, const Tile& max_seqlen_q,
+                                                bool is_one_query) const {
+  const Tile queries = *q_end - *q_first;
+  tegula::detail::report_unless(queries <= max_seqlen_q, "request",
                                 "a request has more queries than max_seqlen_q", {});
-  return {.entry = slice(*q_first, 1),
+  const QueryHeadRows by_head{*q_first, queries, cast<i32>(group), is_one_query};
+  return {.entry = entry,
           .seqlen_kv = seqlen_kv,
           .q_first = full<i32>(0),
-          .q_end = where(*q_first < *q_end, heads, 0)};
+          .q_end = by_head.count(),
+          .by_head = by_head};
+}
+
+RowSubscripts SequenceRange::rows(const Index& m) const {
+  if (!by_head) return {entry, queries(m)};
+  if (by_head->is_one_query) return {slice(by_head->first_query, 1), m};
+  const Tile r = m.indices(), query = by_head->first_query + r / by_head->group;
+  return {where(r < by_head->count(), query, -1), r % by_head->group};
 }
 
 std::optional<Tile> SequenceRange::has_queries(const Index& m) const {
@@ -37,7 +57,8 @@ std::optional<Tile> SequenceRange::has_queries(const Index& m) const {
 }
 
 Tile SequenceRange::mask_tail(const Tile& results, const Index& m) const {
-  return q_first ? crop(results, 0, queries(m).first(), *q_end) : results;
+  const bool is_box = q_first && (!by_head || by_head->is_one_query);
+  return is_box ? crop(results, 0, queries(m).first(), *q_end) : results;
 }
 
 std::pair<Index, Index> VarlenTileScheduler::at(const Tile& number) const {
@@ -68,6 +89,13 @@ QueryRows QueryRows::of_group(const Index& group, const Index& m, const Tile& ro
                               const Tile& seqlen_q) {
   const Tile r = m.indices(), head = group * (rows / seqlen_q) + r / seqlen_q;
   return {expand(head, 1), expand(r % seqlen_q, 1), full<i32>(0), seqlen_q - 1, head};
+}
+
+QueryRows QueryRows::of_queries(const Index& group, const Index& m, const QueryHeadRows& rows) {
+  const Tile r = m.indices(), head = group * rows.group + r % rows.group,
+             last = min(m.first() + m.block(), rows.count()) - 1;
+  return {expand(head, 1), expand(r / rows.group, 1), m.first() / rows.group, last / rows.group,
+          head};
 }
 
 }  // namespace tegula::kernels

@@ -9,30 +9,59 @@
 
 namespace tegula::kernels {
 
+/// The queries of a request whose rows are pairs of a query and a head of a group: row r is head r
+/// % group of query r / group.
+struct QueryHeadRows {
+  Tile first_query, queries, group;
+  bool is_one_query;  ///< requests have at most one: rows of a tile are consecutive in memory
+
+  /// Returns the number of rows.
+  Tile count() const { return queries * group; }
+};
+
+/// Returns true if a tile of 64 rows of several queries, which threads load one by one, fits in
+/// registers next to its accumulator. Rows of one query are loaded as a box to shared memory.
+bool can_gather_queries(std::int64_t dim, std::int64_t head_dim_v);
+
+/// Subscripts of rows along the dimensions of entries and of positions of a tensor.
+struct RowSubscripts {
+  Subscript entry, position;
+};
+
 /// Part of the tensors that a program works on: a batch entry, or one of several packed sequences
 /// in a single entry.
 struct SequenceRange {
   Index entry;
   Tile seqlen_kv;
   std::optional<Tile> q_first = {}, q_end = {}, kv_first = {};  ///< bounds of one packed sequence
+  /// Absent unless rows are pairs of a query and a head; entries are then queries, and positions
+  /// are heads of the group. `q_first` and `q_end` are bounds of the rows.
+  std::optional<QueryHeadRows> by_head = {};
 
   /// Returns sequence b, delimited by entries b and b + 1 of the tables.
   static SequenceRange packed(const In<i32, 1>& cu_q, const In<i32, 1>& cu_kv, const Tile& b);
   /// Returns request b of a step: its queries are delimited by entries b and b + 1 of the offsets.
   static SequenceRange request(const In<i32, 1>& q_offsets, const Tile& seqlen_kv, const Tile& b);
 
-  /// Returns the same request, of at most one query, with that query as the entry and `heads`
-  /// heads of the query as its rows.
-  SequenceRange with_heads_as_rows(const Tile& heads) const;
+  /// Returns the same request, of at most `max_seqlen_q` queries, with the `group` heads of each
+  /// query as its rows.
+  SequenceRange with_heads_as_rows(const Tile& group, const Tile& max_seqlen_q,
+                                   bool is_one_query) const;
 
   /// Returns its number of queries; `dense` if it is the only sequence of its entry.
-  Tile seqlen_q(const Tile& dense) const { return q_first ? *q_end - *q_first : dense; }
+  Tile seqlen_q(const Tile& dense) const {
+    return by_head ? by_head->queries : q_first ? *q_end - *q_first : dense;
+  }
+  /// Returns the subscripts of the rows of a tile in Q and in results. Unless they are a box, rows
+  /// beyond the end of `by_head` are in no tensor.
+  RowSubscripts rows(const Index& m) const;
   /// Return positions of the sequence as rows of the tensors.
   Index queries(const Index& m) const { return q_first ? m.shifted(*q_first) : m; }
   Index keys(const Index& n) const { return kv_first ? n.shifted(*kv_first) : n; }
   /// Returns whether the tile has queries, or nothing if it always does (see VarlenTileScheduler).
   std::optional<Tile> has_queries(const Index& m) const;
-  /// Returns results without the rows beyond the end of the sequence, which belong to the next one.
+  /// Returns results without the rows beyond the end of the sequence, which belong to the next one
+  /// or have no subscripts.
   Tile mask_tail(const Tile& results, const Index& m) const;
   /// Returns positions of keys as rows that end with the sequence.
   Index own_keys(const Index& n) const {
@@ -83,6 +112,8 @@ struct QueryRows {
   /// Returns the positions of the heads of a group, head by head; `rows` is the number per group.
   static QueryRows of_group(const Index& group, const Index& m, const Tile& rows,
                             const Tile& seqlen_q);
+  /// Returns the positions of the heads of a group, query by query.
+  static QueryRows of_queries(const Index& group, const Index& m, const QueryHeadRows& rows);
 };
 
 }  // namespace tegula::kernels

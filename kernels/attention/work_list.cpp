@@ -1,6 +1,7 @@
 #include "kernels/attention/work_list.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 
 #include "kernels/attention/query_rows.h"
@@ -14,37 +15,39 @@ namespace {
 constexpr int kRequests = 512;
 /// Waves of parts if the parts do not fit in one wave, and if there are few requests.
 constexpr std::int64_t kWaves = 4, kFewWaves = 2;
+/// Largest number of programs that an SM runs at once.
+constexpr std::int64_t kMaxCtas = 2;
 /// Keys per part below which the softmax costs more than the shorter part saves.
 constexpr int kMinKeys = 256;
 /// Entries are sorted by the size of their parts in so many classes, each of half the size of the
-/// one before: the programs that start last have the least work.
+/// one before: the programs that start last have the least work. The last class has all others.
 constexpr int kClasses = 4;
 
-/// Returns the number of kv blocks that the last position of each request visits; 0 for requests
-/// without queries. Ranges that depend on memory are treated as all keys.
+/// Returns the number of kv blocks that the queries of each request visit; 0 for requests without
+/// queries. Ranges that depend on memory are treated as all keys.
 Tile blocks_of(const KvTraversal& traversal, const In<i32, 1>& q_offsets,
                const In<i32, 1>& kv_lengths, const Tile& room, const Index& b, int block) {
   const Tile length = min(max(0, fill_absent(kv_lengths(b), 0)), room), last = length - 1,
-             has_queries = fill_absent(q_offsets(b), 0) < fill_absent(q_offsets(b.shifted(1)), 0);
-  const QueryRows rows{last, last, last, last, last};
+             queries = fill_absent(q_offsets(b.shifted(1)), 0) - fill_absent(q_offsets(b), 0);
+  const QueryRows rows{last, last, max(0, length - queries), last, last};
   const Tile blocks = traversal.is_data_dependent()
                           ? cdiv(length, block)
                           : traversal.kv_blocks(rows, length, block).count();
-  return where(has_queries, blocks, 0);
+  return where(queries > 0, blocks, 0);
 }
 
 }  // namespace
 
-WorkExtents work_extents(std::int64_t requests, std::int64_t kv_heads, Device device) {
-  const std::int64_t at_once = std::max<std::int64_t>(num_sms(device) / kv_heads, 1);
+WorkExtents work_extents(std::int64_t requests, std::int64_t tiles, std::int64_t programs) {
+  const std::int64_t at_once = std::max<std::int64_t>(programs / tiles, 1);
   const bool are_few = 2 * requests <= at_once;
   const std::int64_t items = are_few ? kFewWaves * at_once : requests + kWaves * at_once;
   // Requests with several parts have fewer than twice their share of the parts' number.
-  return {items, std::min(items, 2 * (items - requests)), at_once};
+  return {tiles, items, std::min(items, 2 * (items - requests)), at_once};
 }
 
 std::int64_t schedule_words(std::int64_t requests, Device device) {
-  return WorkItem::kWords * (requests + kWaves * num_sms(device));
+  return WorkItem::kWords * (requests + kWaves * kMaxCtas * num_sms(device));
 }
 
 WorkItem WorkItem::of(const In<i32, 2>& list, const Index& number) {
@@ -52,67 +55,116 @@ WorkItem WorkItem::of(const In<i32, 2>& list, const Index& number) {
   return {word(0), word(1), word(2), word(3)};
 }
 
+namespace {
+
+/// Writes one list. Requests are processed in tiles, of which the first stays in registers.
+class Writer {
+ public:
+  Writer(const KvTraversal& traversal, const In<i32, 1>& q_offsets, const In<i32, 1>& kv_lengths,
+         const Tile& room, const Out<i32, 2>& list, int block_kv)
+      : blocks_of_([&, room, block_kv](const Index& b) {
+          return blocks_of(traversal, q_offsets, kv_lengths, room, b, block_kv);
+        }),
+        list_(list),
+        requests_(kv_lengths.dim(0)),
+        items_(cast<i32>(list.dim(0))),
+        first_blocks_(blocks_of_(slice(0, kRequests))) {}
+
+  void write(const Tile& least, const Tile& at_once) const {
+    const Tile total = sum_of([](const Requests& r) { return r.blocks; });
+    // The parts of one wave may be 10 % larger than the average of all SMs.
+    const Tile of_wave = max(least, total / at_once + total / (at_once * 10) + 1),
+               of_several = max(least, cdiv(total, items_ - requests_)),
+               count = sum_of([&](const Requests& r) { return parts_of(r, of_wave); }),
+               each = where(count <= at_once, of_wave, of_several);
+    const Tile of_classes = sum_of([&](const Requests& r) { return parts_by_class(r, each); });
+    Tile begins = cumsum(of_classes, 0) - of_classes, slot = full<i32>(0);
+    for_all([&](const Requests& r) {
+      const Tile parts = parts_of(r, each), by_class = parts_by_class(r, each),
+                 shared = where(parts > 1, parts, 0),
+                 before = expand(begins, 0) + cumsum(by_class, 0) - by_class,
+                 begin = sum(where(by_class > 0, before, 0), axis(1));
+      write_parts(r.numbers, parts, begin, slot + cumsum(shared, 0) - shared);
+      begins = begins + sum(by_class, axis(0)), slot = slot + sum(shared, axis(0));
+    });
+    for (auto i : steps(sum(of_classes, axis(0)), items_, kRequests)) {
+      const Tile at = cast<i32>(i.first()) + arange(kRequests), none = zeros<i32>(kRequests);
+      store(where(at < items_, at, -1), {none, none + 1, none + 1, none});
+    }
+  }
+
+ private:
+  /// A tile of requests: their numbers and numbers of blocks, 0 beyond the last one.
+  struct Requests {
+    Tile numbers, blocks;
+  };
+
+  template <class Body>
+  void for_all(const Body& body) const {
+    body({arange(kRequests), first_blocks_});
+    for (auto b : steps(kRequests, requests_, kRequests))
+      body({cast<i32>(b.first()) + arange(kRequests), blocks_of_(b)});
+  }
+
+  /// Returns the sum of a tile of each tile of requests along the requests.
+  template <class Of>
+  Tile sum_of(const Of& of) const {
+    Tile total = sum(of({arange(kRequests), first_blocks_}), axis(0));
+    for (auto b : steps(kRequests, requests_, kRequests))
+      total = total + sum(of({cast<i32>(b.first()) + arange(kRequests), blocks_of_(b)}), axis(0));
+    return total;
+  }
+
+  /// Returns the number of parts of at most `each` blocks.
+  Tile parts_of(const Requests& r, const Tile& each) const {
+    return where(r.numbers < requests_, max(1, cdiv(r.blocks, each)), 0);
+  }
+
+  /// Returns the number of parts in the column of their class, and 0 in the others: [requests,
+  /// classes].
+  Tile parts_by_class(const Requests& r, const Tile& each) const {
+    const Tile parts = parts_of(r, each), size = cdiv(r.blocks, max(1, parts));
+    Tile size_class = zeros<i32>(kRequests);
+    for (int c = 1; c < kClasses; ++c) size_class = size_class + where(size <= each >> c, 1, 0);
+    return where(expand(size_class, 1) == expand(arange(kClasses), 0), expand(parts, 1), 0);
+  }
+
+  /// Stores the parts of requests at consecutive entries from `begin` on.
+  void write_parts(const Tile& numbers, const Tile& parts, const Tile& begin,
+                   const Tile& slots) const {
+    for (auto i : steps(max(parts, axis(0)), 1)) {
+      const Tile part = broadcast(cast<i32>(i.first()), {kRequests});
+      store(where(part < parts, begin + part, -1), {numbers, part, parts, slots});
+    }
+  }
+
+  void store(const Tile& at, const WorkItem& item) const {
+    const Tile word = expand(arange(WorkItem::kWords), 0);
+    list_(at, slice(0, WorkItem::kWords)) =
+        where(word < 2, where(word == 0, expand(item.request, 1), expand(item.part, 1)),
+              where(word == 2, expand(item.parts, 1), expand(item.slot, 1)));
+  }
+
+  std::function<Tile(const Index&)> blocks_of_;
+  const Out<i32, 2>& list_;
+  Tile requests_, items_, first_blocks_;
+};
+
+}  // namespace
+
 WorkLists::Kernel WorkLists::kernel_of(int block_kv) const {
   const auto make = [&] {
-    return kernel(
-               "attention_schedule",
-               [traversal = &traversal_, block_kv](In<i32, 1> q_offsets, In<i32, 1> kv_lengths,
-                                                   Scalar<i32> room, Scalar<i32> least,
-                                                   Scalar<i32> at_once, Out<i32, 2> list) {
-                 q_offsets.do_not_specialize(0), kv_lengths.do_not_specialize(0),
-                     list.do_not_specialize(0);
-                 const Tile requests = kv_lengths.dim(0), items = list.dim(0);
-                 const auto blocks = [&](const Index& b) {
-                   return blocks_of(*traversal, q_offsets, kv_lengths, room, b, block_kv);
-                 };
-                 const auto parts_of = [&](const Index& b, const Tile& each) {
-                   const Tile exists = cast<i32>(b.first()) + arange(kRequests) < requests;
-                   return where(exists, max(1, cdiv(blocks(b), each)), 0);
-                 };
-                 const auto sum_of = [&](const auto& of) {
-                   Tile total = full<i32>(0);
-                   for (auto b : steps(requests, kRequests)) total = total + sum(of(b), axis(0));
-                   return total;
-                 };
-                 const auto write = [&](const Tile& at, const WorkItem& item) {
-                   list(at, 0) = item.request, list(at, 1) = item.part;
-                   list(at, 2) = item.parts, list(at, 3) = item.slot;
-                 };
-                 for ([[maybe_unused]] auto program : grid(GridSpace(Tile(1)), 1)) {
-                   const Tile total = sum_of(blocks);
-                   // The parts of one wave may be 10 % larger than the average of all SMs.
-                   const Tile of_wave = max(least, total / at_once + total / (at_once * 10) + 1),
-                              of_several = max(least, cdiv(total, cast<i32>(items - requests))),
-                              count = sum_of([&](const Index& b) { return parts_of(b, of_wave); }),
-                              each = where(count <= at_once, of_wave, of_several);
-                   Tile first = full<i32>(0), slot = full<i32>(0);
-                   for (auto c : steps(kClasses, 1)) {
-                     const Tile size_class = cast<i32>(c.first()),
-                                least_size =
-                                    where(size_class == kClasses - 1, -1, each >> (size_class + 1)),
-                                most_size = each >> size_class;
-                     for (auto b : steps(requests, kRequests)) {
-                       const Tile of_all = parts_of(b, each),
-                                  size = cdiv(blocks(b), max(1, of_all)),
-                                  parts = where(size > least_size && size <= most_size, of_all, 0),
-                                  shared = where(parts > 1, parts, 0),
-                                  begin = first + cumsum(parts, 0) - parts,
-                                  slots = slot + cumsum(shared, 0) - shared,
-                                  number = cast<i32>(b.first()) + arange(kRequests);
-                       for (auto i : steps(max(parts, axis(0)), 1)) {
-                         const Tile part = broadcast(cast<i32>(i.first()), {kRequests});
-                         write(where(part < parts, begin + part, -1), {number, part, parts, slots});
-                       }
-                       first = first + sum(parts, axis(0)), slot = slot + sum(shared, axis(0));
-                     }
-                   }
-                   for (auto i : steps(first, cast<i32>(items), kRequests)) {
-                     const Tile at = cast<i32>(i.first()) + arange(kRequests);
-                     const auto same = [](int n) { return full<i32>(n, kRequests); };
-                     write(where(at < items, at, -1), {same(0), same(1), same(1), same(0)});
-                   }
-                 }
-               })
+    return kernel("attention_schedule",
+                  [traversal = &traversal_, block_kv](In<i32, 1> q_offsets, In<i32, 1> kv_lengths,
+                                                      Scalar<i32> room, Scalar<i32> least,
+                                                      Scalar<i32> at_once, Out<i32, 2> list) {
+                    q_offsets.do_not_specialize(0), kv_lengths.do_not_specialize(0),
+                        list.do_not_specialize(0);
+                    list.static_dim(1);
+                    for ([[maybe_unused]] auto program : grid(GridSpace(Tile(1)), 1))
+                      Writer(*traversal, q_offsets, kv_lengths, room, list, block_kv)
+                          .write(least, at_once);
+                  })
         .with_plan({.num_warps = 4});
   };
   return Kernel(made_.of(block_kv, [&] { return make().shared_instance(); }));

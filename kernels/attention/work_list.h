@@ -1,6 +1,6 @@
 #pragma once
 // Work of a decoding step whose requests have different numbers of keys. A kernel divides the keys
-// of each request into parts of about equal size, each with a program per kv head; the last program
+// of each request into parts of about equal size, each with a program per tile; the last program
 // of a request to finish combines its parts in their order. Only the list depends on lengths: the
 // grid and the workspace depend on extents and the device.
 #include <cstdint>
@@ -12,14 +12,16 @@
 
 namespace tegula::kernels {
 
-/// Extents of a list and of the workspace of its parts.
+/// Extents of a list and of the workspace of its parts. A request has `tiles` tiles: one for each
+/// kv head, or several if a kv head has more rows than a tile.
 struct WorkExtents {
-  std::int64_t items;    ///< programs per kv head
-  std::int64_t slots;    ///< partial results per kv head
-  std::int64_t at_once;  ///< programs per kv head that the device runs at once, one per SM
+  std::int64_t tiles;
+  std::int64_t items;    ///< programs per tile
+  std::int64_t slots;    ///< partial results per tile
+  std::int64_t at_once;  ///< programs per tile that the device runs at once
 };
-/// Returns the extents for so many requests.
-WorkExtents work_extents(std::int64_t requests, std::int64_t kv_heads, Device device);
+/// Returns the extents for so many requests; `programs`: that the device runs at once.
+WorkExtents work_extents(std::int64_t requests, std::int64_t tiles, std::int64_t programs);
 
 /// An entry of a list [items, 4]: part `part` of the `parts` parts of a request's keys. The results
 /// of requests with several parts have consecutive slots from `slot` on. Entries without work have

@@ -12,6 +12,7 @@ struct Batch {
   Config config;
   CacheExtents cache;
   Lengths lengths;
+  bool has_list = false;  ///< the call has a work list
 
   std::string str() const {
     std::string text =
@@ -20,7 +21,7 @@ struct Batch {
          : cache.order == PageOrder::hnd ? " hnd"
                                          : " interleaved") +
         (config.schedule.pack_gqa ? *config.schedule.pack_gqa ? " packed" : " apart" : "") +
-        ", requests";
+        (has_list ? " list" : "") + ", requests";
     for (std::size_t b = 0; b < lengths.q.size(); ++b)
       text += " " + std::to_string(lengths.q[b]) + "/" + std::to_string(lengths.kv[b]);
     return text;
@@ -32,11 +33,12 @@ constexpr int kLongest = 399;
 
 /// Lengths next to those of whole pages and of blocks of keys, none, and any.
 Lengths random_lengths(Dice& dice, int rows) {
-  const int requests = dice.between(1, 7), queries = dice.one_of<int>({1, 1, 3, 20, 100});
+  const int requests = dice.between(1, 7),
+            queries = dice.one_of<int>({1, 1, dice.between(2, 8), dice.between(2, 8), 20, 100});
   Lengths l;
   for (int b = 0; b < requests; ++b) {
     const int near = dice.one_of<int>({rows, rows, 2 * rows, 64, 128}) + dice.between(-1, 1),
-              kv = dice.one_of<int>({0, 1, near, near, near, dice.between(1, 300)});
+              kv = dice.one_of<int>({0, 1, near, near, dice.between(1, 300), kLongest});
     l.kv.push_back(std::min(kv, kLongest));
     l.q.push_back(std::min(l.kv.back(), dice.one_in(4) ? 0 : dice.between(1, queries)));
   }
@@ -48,7 +50,7 @@ Batch random_batch(std::uint64_t seed, Device device) {
   Batch b;
   Config& c = b.config;
   const int rows = dice.one_of<int>({1, 2, 8, 16, 24, 32, 64, 128, 256}),
-            group = dice.one_of<int>({1, 1, 3, 3, 5, 7, 8, 8, 16, 71});
+            group = dice.one_of<int>({1, 1, 3, 4, 5, 7, 8, 8, 16, 71});
   Extents& e = c.extents;
   e.kv_heads = group > 8 ? 1 : dice.between(1, 2), e.heads = e.kv_heads * group;
   e.dim = dice.one_of<int>({64, 64, 80, 128, 192, 256});
@@ -70,6 +72,7 @@ Batch random_batch(std::uint64_t seed, Device device) {
                                 "wgmma=0 producer_warps=0 consumer_registers=0 persistent=0"});
   if (e.dim <= 128 && dice.one_in(4))
     c.schedule.tiles = {dice.one_in(2) ? 64 : 128, 16 * dice.between(1, 8)};
+  b.has_list = dice.one_in(2);
   return b;
 }
 
@@ -123,8 +126,13 @@ void run_batch(const Batch& b, std::uint64_t seed, Device device) {
   const std::vector<float>& sinks = b.config.sinks;
   HostAttention host = b.config.host;
   if (!sinks.empty()) host.sink = [&](int h) { return sinks[static_cast<std::size_t>(h)]; };
-  p.run(Attention(b.config.spec, b.config.schedule, b.config.numerics), Stream(device),
-        sinks.empty() ? Tensor() : Tensor::from(sinks, device));
+  const Attention attention(b.config.spec, b.config.schedule, b.config.numerics);
+  if (b.has_list) {
+    const std::int64_t words = schedule_words(std::ssize(b.lengths.kv), device);
+    p.batch.schedule = Tensor::full({words}, -1, DType::i32, device);
+    attention.schedule(Stream(device), p.Q, p.cache, p.batch, p.batch.schedule);
+  }
+  p.run(attention, Stream(device), sinks.empty() ? Tensor() : Tensor::from(sinks, device));
   for (const i32 page : moved.missing) MovedPages::fill(p, page, 0);
   p.expect(host);
 }

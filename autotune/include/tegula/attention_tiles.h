@@ -48,5 +48,9 @@ AttentionTileShape tma_bias_tiles(const TileRequirements& needs);
 /// Returns the most keys for which shared memory holds two stages next to `rows` queries, with
 /// `pair_bytes` per pair of query and key. Head dims need not be padded.
 int keys_by_shared(int dim, int head_dim_v, int rows, int pair_bytes);
+/// Returns the most keys, a multiple of 16, of tiles of kSmallQBlock rows whose threads copy keys
+/// and values, if two CTAs share an SM: shared memory then holds three stages of each, and one tile
+/// of queries or results that changes its layout.
+int keys_of_paired_ctas(int dim, int head_dim_v);
 
 }  // namespace tegula

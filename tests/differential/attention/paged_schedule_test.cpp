@@ -91,6 +91,26 @@ TEST_P(PagedSchedule, GroupsAndHeadDims) {
   }
 }
 
+/// Rows are pairs of a query and a head: speculative steps of several queries per request, with
+/// fewer queries in some requests, and with more rows than a tile has.
+TEST_P(PagedSchedule, SeveralQueriesPerRequest) {
+  const Attention attention({.mask = masks::causal()}, {.pack_gqa = true});
+  for (const auto& [group, queries] :
+       {std::pair{4, 16}, {8, 4}, {5, 3}, {7, 2}, {1, 8}, {71, 2}, {16, 5}}) {
+    SCOPED_TRACE(std::to_string(group) + " heads, queries " + std::to_string(queries));
+    const Lengths l{{queries, 1, 0, std::min(queries, 2), queries, 0}, {700, 66, 0, 2, 64, 50}};
+    const PagedRequests p({.heads = 2 * group, .kv_heads = 2}, l, GetParam(), 5,
+                          group == 5 ? DType::f16 : DType::bf16, kColumns);
+    EXPECT_GT(parts_of(attention, p)[0], 1);
+    run_by_list(attention, p);
+    p.expect(host_causal());
+    if (HasFatalFailure()) return;
+    p.run(attention);
+    p.expect(host_causal());
+    if (HasFatalFailure()) return;
+  }
+}
+
 /// Only keys that the mask may keep count as work. Sinks enter once, whatever the number of parts.
 TEST_P(PagedSchedule, WindowsAndSinks) {
   const PagedRequests p = requests({1500, 40, 1300}, GetParam());
@@ -130,12 +150,20 @@ TEST_P(PagedSchedule, SameBitsInEveryRun) {
 /// A list fits other lengths than those that it was written for.
 TEST_P(PagedSchedule, ListsOfOtherLengths) {
   const Attention attention({.mask = masks::causal()});
-  PagedRequests before = requests({2000, 0, 17}, GetParam()),
-                p = requests({100, 1900, 0}, GetParam());
-  p.batch.schedule = list_for(p);
-  attention.schedule(Stream(GetParam()), before.Q, before.cache, before.batch, p.batch.schedule);
-  p.run(attention);
-  p.expect(host_causal());
+  for (const i32 queries : {1, 6}) {
+    const auto of = [&](const std::vector<i32>& kv) {
+      Lengths l{{}, kv};
+      for (const i32 n : kv) l.q.push_back(std::min({n, queries, n == 1900 ? 2 : 6}));
+      return PagedRequests({}, l, GetParam(), 5, DType::bf16, kColumns);
+    };
+    PagedRequests before = of({2000, 0, 17}), p = of({100, 1900, 0});
+    p.batch.max_seqlen_q = before.batch.max_seqlen_q = queries;
+    p.batch.schedule = list_for(p);
+    attention.schedule(Stream(GetParam()), before.Q, before.cache, before.batch, p.batch.schedule);
+    p.run(attention);
+    p.expect(host_causal());
+    if (HasFatalFailure()) return;
+  }
 }
 
 /// Keys in several ranges: parts divide the blocks of all of them.

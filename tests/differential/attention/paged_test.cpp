@@ -63,7 +63,7 @@ TEST_P(Paged, DecodesGroupsOfHeads) {
 TEST_P(Paged, CompilesOnceForAllLengths) {
   const Attention attention({.mask = masks::causal()});
   const auto compiled = [&](const Lengths& l, std::uint64_t seed) {
-    const PagedRequests p({}, l, GetParam(), seed);
+    const PagedRequests p({.dim = 88, .head_dim_v = 40}, l, GetParam(), seed);
     p.run(attention);
     p.expect(host_causal());
     return times_compiled(attention);

@@ -102,10 +102,11 @@ struct AttentionSchedule {
   /// 192 queries; a multiple of 16 keys, up to 224. Ignored under block lists, also derived ones;
   /// calls with given tiles evaluate no mask for a list. A few rows of packed heads keep their 64.
   std::optional<AttentionTileShape> tiles = {};
-  /// Whether a query tile holds all heads of a GQA group, so that their keys are read once. This
-  /// pays for few queries per head. Default: on for up to 16 queries. Ignored in `varlen`, for
-  /// groups of one head, and if rows of a group's heads are not evenly spaced in memory (they are
-  /// for one query, and in contiguous [batch, heads, length, dim]).
+  /// Whether a query tile holds all heads of a GQA group, so that their keys are read once.
+  /// Default: on for up to 16 queries per head; in `paged`, for one query or up to 64 rows of a
+  /// group. Ignored in `varlen`, for several queries in `paged` with large head dims
+  /// (docs/serving.md), and in dense calls for groups of one head or rows of a group that are not
+  /// evenly spaced in memory.
   std::optional<bool> pack_gqa = {};
   /// Whether derived block lists order the query tiles by descending number of visited blocks, over
   /// all heads, which balances uneven work (`tegula mask --order`). Adds one small kernel. Default:
@@ -255,9 +256,9 @@ class Attention {
              const KvBatch& batch, const AttentionExtras& extras = {},
              Loc at = std::source_location::current()) const;
 
-  /// Writes `schedule`, which distributes the work of a decoding step (a `max_seqlen_q` of 1) over
-  /// the device, for all `paged` calls with the same offsets, lengths, heads, head dims and rows of
-  /// a page: once for all layers of a model. Only shapes, types and the device of Q and the cache
+  /// Writes `schedule`, which distributes the work of a step with few queries per request over the
+  /// device, for all `paged` calls with the same batch, numbers of heads, head dims and rows of a
+  /// page: once for all layers of a model. Only shapes, types and the device of Q and the cache
   /// are used. Lengths may change after it; results remain correct, but the work may be less
   /// balanced. Throws CompileError as `paged` does, and T1662.
   void schedule(const Stream& stream, const Tensor& Q, const KvCache& cache, const KvBatch& batch,

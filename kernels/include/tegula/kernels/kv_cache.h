@@ -29,8 +29,8 @@ struct KvBatch {
   Tensor q_offsets;
   Tensor kv_lengths;              ///< i32 [requests]: keys, with those of this step; 0: none
   std::int64_t max_seqlen_q = 0;  ///< any bound of the number of queries per request
-  /// i32 [schedule_words], written by Attention::schedule: divides long requests of a call with a
-  /// `max_seqlen_q` of 1 over the SMs. Undefined: requests are not divided.
+  /// i32 [schedule_words], written by Attention::schedule: divides long requests of a call with few
+  /// queries per request over the SMs. Undefined: requests are not divided.
   Tensor schedule = {};
 };
 
