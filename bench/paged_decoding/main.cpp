@@ -1,14 +1,16 @@
-// Decoding from pages, with and without a work list, and dense decoding of as many keys: ms per
-// call and GB/s of keys and values, on GPU 0.
+// Steps of a few queries per request on a cache in pages, on GPU 0: time per call with and without
+// a work list, next to a read of the same bytes, and the time of writing the list.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <numeric>
 #include <random>
 
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/masks.h"
+#include "tegula/kernels/token_trees.h"
 #include "tegula/tegula.h"
 
 namespace tegula::bench {
@@ -17,9 +19,10 @@ namespace {
 using namespace kernels;
 
 constexpr std::int64_t kHeads = 32, kKvHeads = 8, kDim = 128;
+constexpr std::int64_t kKeys = 4 << 20;  ///< keys of the cache, of which a step uses a part
 
 template <class Call>
-void report(const Stream& stream, const std::string& name, double bytes, const Call& call) {
+double us_of(const Stream& stream, const Call& call) {
   constexpr int kCalls = 20;
   for (int i = 0; i < 3; ++i) call();
   Event begin, end;
@@ -27,58 +30,131 @@ void report(const Stream& stream, const std::string& name, double bytes, const C
   for (int i = 0; i < kCalls; ++i) call();
   end.record(stream);
   stream.synchronize();
-  const double ms = end.ms_since(begin) / kCalls;
-  std::fputs(fmt::format("{:<32} {:8.4f} ms {:6.0f} GB/s\n", name, ms, bytes / ms / 1e6).c_str(),
+  return end.ms_since(begin) * 1000 / kCalls;
+}
+
+struct Rows {
+  Tensor k, v;  ///< [kKeys, kv heads, dim]
+};
+
+Rows random_rows(Device gpu) {
+  constexpr std::int64_t kSome = 1 << 14;
+  const Tensor some = Tensor::normal({kSome, kKvHeads, kDim}, DType::bf16, 0, 1, 1, gpu);
+  Rows all;
+  for (Tensor* t : {&all.k, &all.v}) {
+    *t = Tensor::empty({kKeys, kKvHeads, kDim}, DType::bf16, gpu);
+    for (std::int64_t i = 0; i < kKeys; i += kSome) t->slice(0, i, i + kSome).copy_from(some);
+  }
+  return all;
+}
+
+/// Reads so many keys and values; rounded down to 128 keys.
+double us_of_reading(const Stream& stream, const Rows& all, std::int64_t keys) {
+  constexpr int kWords = 1 << 16, kAtOnce = 4096;
+  static const auto read = kernel("read", [](In<i32, 2> k, In<i32, 2> v, Out<i32, 1> out) {
+    for (auto r : grid(GridSpace(k.dim(0)), 1)) {
+      Tile words = zeros<i32>(kAtOnce);
+      for (auto c : steps(k.dim(1), kAtOnce))
+        words = words ^ fill_absent(k(r.first(), c), 0) ^ fill_absent(v(r.first(), c), 0);
+      out(r.first()) = max(words, axis(0));
+    }
+  });
+  const std::int64_t programs = std::max<std::int64_t>(keys * kKvHeads * kDim / 2 / kWords, 1);
+  const auto as_words = [&](const Tensor& t) {
+    return Tensor::borrow(t.data(), {programs, kWords}, DType::i32, t.device());
+  };
+  const Tensor k = as_words(all.k), v = as_words(all.v),
+               out = Tensor::zeros({programs}, DType::i32, k.device());
+  return us_of(stream, [&] { read(stream, k, v, out); });
+}
+
+struct Step {
+  const char* name;
+  std::vector<i32> lengths;
+  i32 queries = 1;
+  bool has_trees = false;
+};
+
+/// Returns a table of pages in random order.
+Tensor shuffled_table(const std::vector<i32>& lengths, std::int64_t rows, Device gpu) {
+  const std::int64_t columns = (*std::ranges::max_element(lengths) + rows - 1) / rows;
+  std::vector<i32> free(static_cast<std::size_t>(kKeys / rows)), table;
+  std::iota(free.begin(), free.end(), 0);
+  std::ranges::shuffle(free, std::mt19937(1));
+  for (const i32 n : lengths)
+    for (std::int64_t p = 0; p < columns; ++p) {
+      table.push_back(p * rows < n ? free.back() : -1);
+      if (p * rows < n) free.pop_back();
+    }
+  return Tensor::from(table, {std::ssize(lengths), columns}, gpu);
+}
+
+void report(const Stream& stream, const Rows& all, const Step& step, std::int64_t rows) {
+  const Device gpu = stream.device();
+  const std::int64_t requests = std::ssize(step.lengths), tokens = requests * step.queries;
+  std::vector<i32> offsets, parents;
+  for (i32 b = 0; b <= requests; ++b) offsets.push_back(b * step.queries);
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    const auto node = static_cast<i32>(t % step.queries);
+    parents.push_back(node == 0 ? -1 : (node - 1) / 2);
+  }
+  const auto pages = [&](const Tensor& t) {
+    return t.reshape({kKeys / rows, rows, kKvHeads, kDim});
+  };
+  const KvCache cache{pages(all.k), pages(all.v), shuffled_table(step.lengths, rows, gpu)};
+  KvBatch batch{Tensor::from(offsets, gpu), Tensor::from(step.lengths, gpu), step.queries};
+  const Tensor Q = Tensor::normal({tokens, kHeads, kDim}, DType::bf16, 0, 1, 2, gpu), O = Q.clone(),
+               bits = Tensor::zeros({tokens}, DType::i32, gpu);
+  if (step.has_trees) ancestor_bits(stream, Tensor::from(parents, gpu), batch, bits, step.queries);
+  const Attention attention(
+      {.mask = step.has_trees ? masks::tree(batch, bits, step.queries) : masks::causal()});
+  const std::int64_t keys =
+      std::accumulate(step.lengths.begin(), step.lengths.end(), std::int64_t{0});
+  const double floor = us_of_reading(stream, all, keys);
+  const auto call = [&] { attention.paged(stream, Q, cache, O, batch); };
+  const double undivided = us_of(stream, call);
+  batch.schedule = Tensor::zeros({schedule_words(requests, gpu)}, DType::i32, gpu);
+  const double list =
+      us_of(stream, [&] { attention.schedule(stream, Q, cache, batch, batch.schedule); });
+  const double us = us_of(stream, call);
+  std::fputs(fmt::format("{:<24} pages of {:<3} read {:7.1f} us, by list {:7.1f} us ({:.2f}), "
+                         "undivided {:7.1f} us, writing the list {:.1f} us\n",
+                         step.name, rows, floor, us, us / floor, undivided, list)
+                 .c_str(),
              stdout);
   std::fflush(stdout);
 }
 
-Tensor normal(const Dims& shape, Device gpu) {
-  return Tensor::normal(shape, DType::bf16, 0, 1, 1, gpu);
-}
-
-/// Returns tables of pages in random order.
-Tensor shuffled_table(std::int64_t requests, std::int64_t columns, Device gpu) {
-  std::vector<i32> table(static_cast<std::size_t>(requests * columns));
-  std::iota(table.begin(), table.end(), 0);
-  std::ranges::shuffle(table, std::mt19937(1));
-  return Tensor::from(table, {requests, columns}, gpu);
-}
-
-void decode(const Stream& stream, std::int64_t requests, std::int64_t keys) {
-  const Device gpu = stream.device();
-  const double bytes = 4.0 * static_cast<double>(requests * keys * kKvHeads * kDim);
-  const auto name = [&](const std::string& how) {
-    return fmt::format("{} requests of {}, {}", requests, keys, how);
-  };
-  const Tensor Q = normal({requests, kHeads, kDim}, gpu), O = Q.clone();
-  const Attention dense(AttentionSpec{}), paged({.mask = masks::causal()});
-  {
-    const Tensor K = normal({requests, kKvHeads, keys, kDim}, gpu), V = K.clone(),
-                 q = Q.reshape({requests, kHeads, 1, kDim}),
-                 o = O.reshape({requests, kHeads, 1, kDim});
-    report(stream, name("dense"), bytes, [&] { dense(stream, q, K, V, o, AttentionExtras{}); });
+std::vector<i32> ragged(bool is_uniform) {
+  std::mt19937 random(3);
+  std::vector<i32> lengths;
+  for (int b = 0; b < 256; ++b) {
+    const double share = static_cast<double>(random() % 10000) / 1e4;
+    lengths.push_back(1 + static_cast<i32>(is_uniform ? share * 30000 : std::pow(32767.0, share)));
   }
-  std::vector<i32> offsets(static_cast<std::size_t>(requests + 1));
-  std::iota(offsets.begin(), offsets.end(), 0);
-  const std::vector<i32> lengths(static_cast<std::size_t>(requests), static_cast<i32>(keys));
-  for (const std::int64_t rows : {1, 8, 16, 32, 64, 256}) {
-    const Tensor k = normal({requests * keys / rows, rows, kKvHeads, kDim}, gpu), v = k.clone();
-    const KvCache cache{k, v, shuffled_table(requests, keys / rows, gpu)};
-    KvBatch batch{Tensor::from(offsets, gpu), Tensor::from(lengths, gpu), 1};
-    const auto call = [&] { paged.paged(stream, Q, cache, O, batch); };
-    report(stream, name(fmt::format("pages of {}", rows)), bytes, call);
-    batch.schedule = Tensor::zeros({schedule_words(requests, gpu)}, DType::i32, gpu);
-    paged.schedule(stream, Q, cache, batch, batch.schedule);
-    report(stream, name(fmt::format("pages of {}, list", rows)), bytes, call);
-  }
+  return lengths;
 }
 
 }  // namespace
 }  // namespace tegula::bench
 
 int main() {
+  using tegula::i32;
+  using Lengths = std::vector<i32>;
   const auto stream = tegula::Stream::create(tegula::Device::cuda());
-  for (const auto& [requests, keys] : {std::pair{16, 8192}, {4, 16384}, {64, 8192}, {1, 131072}})
-    tegula::bench::decode(stream, requests, keys);
+  const auto all = tegula::bench::random_rows(stream.device());
+  const Lengths long_ones(16, 32768);
+  const tegula::bench::Step steps[] = {{"1 request of 4k", Lengths(1, 4096)},
+                                       {"1 of 128k", Lengths(1, 131072)},
+                                       {"4 of 16k", Lengths(4, 16384)},
+                                       {"16 of 8k", Lengths(16, 8192)},
+                                       {"64 of 8k", Lengths(64, 8192)},
+                                       {"256 of 1 .. 30k", tegula::bench::ragged(true)},
+                                       {"256 of 1 .. 32k, log", tegula::bench::ragged(false)},
+                                       {"16 of 32k", long_ones},
+                                       {"16 of 32k, 4 queries", long_ones, 4},
+                                       {"16 of 32k, 16 queries", long_ones, 16},
+                                       {"16 of 32k, trees of 16", long_ones, 16, true}};
+  for (const auto& step : steps)
+    for (const int rows : {1, 16, 64}) tegula::bench::report(stream, all, step, rows);
 }

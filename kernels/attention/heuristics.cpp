@@ -102,16 +102,13 @@ AttentionProblem AttentionHeuristics::problem(const AttentionCall& c, bool split
 AttentionConfig AttentionHeuristics::config(const AttentionCall& c, bool splits_kv) const {
   const AttentionProblem p = problem(c, splits_kv);
   const auto given = given_tiles();
-  if (!given) {
-    AttentionConfig config = choose_attention(p, c.Q.device());
-    if (pairs_ctas(c))
-      config.block_kv = std::min(config.block_kv, keys_of_paired_ctas(p.head_dim, p.head_dim_v));
-    return config;
-  }
-  AttentionConfig config = choose_attention(p, device_profile(c.Q.device()));
-  const bool is_small = p.pack_gqa && p.queries <= kSmallQBlock;
-  config.block_q = is_small ? kSmallQBlock : given->block_q;
-  config.block_kv = given->block_kv;
+  AttentionConfig config =
+      given ? choose_attention(p, device_profile(c.Q.device())) : choose_attention(p, c.Q.device());
+  if (given) config.block_q = given->block_q, config.block_kv = given->block_kv;
+  const bool is_small = given && p.pack_gqa && p.queries <= kSmallQBlock;
+  if (is_small || gathers_rows(c)) config.block_q = kSmallQBlock;
+  if (pairs_ctas(c))
+    config.block_kv = std::min(config.block_kv, keys_of_paired_ctas(p.head_dim, p.head_dim_v));
   return config;
 }
 
@@ -128,9 +125,12 @@ SplitKv AttentionHeuristics::split_kv(const AttentionCall& c) const {
   return choose_split_kv({tiles, c.K.size(2), static_cast<int>(key_bytes)}, c.Q.device());
 }
 
+bool AttentionHeuristics::gathers_rows(const AttentionCall& c) const {
+  return c.is_paged && c.pack_gqa && can_gather_queries(c.Q.size(3), c.V.size(3));
+}
+
 bool AttentionHeuristics::pairs_ctas(const AttentionCall& c) const {
-  return c.is_paged && c.pack_gqa && c.rows() <= kSmallQBlock && !given_tiles() &&
-         can_gather_queries(c.Q.size(3), c.V.size(3)) && has_wgmma(c.Q.device());
+  return gathers_rows(c) && !given_tiles() && has_wgmma(c.Q.device());
 }
 
 std::optional<WorkExtents> AttentionHeuristics::listed_work(const AttentionCall& c) const {

@@ -202,26 +202,54 @@ TEST_P(PagedOnGpu, DividesRequestsByWorkLists) {
   const Device gpu = Device::cuda();
   const Stream stream(gpu);
   const Attention attention({.mask = masks::causal()});
-  PagedRequests p({.rows = 16}, {{1, 1, 0, 1}, {3000, 5, 0, 700}}, gpu, 5, DType::bf16, 200);
-  p.batch.schedule = Tensor::full({schedule_words(4, gpu)}, -1, DType::i32, gpu);
-  attention.schedule(stream, p.Q, p.cache, p.batch, p.batch.schedule);
-  p.run(attention);
-  const auto first = p.O.to_doubles();
-  for (int i = 0; i < 100; ++i) {
+  for (const i32 queries : {1, 5}) {
+    SCOPED_TRACE(queries);
+    const Lengths l{{queries, 1, 0, queries}, {3000, 5, 0, 700}};
+    PagedRequests p({.rows = 16}, l, gpu, 5, DType::bf16, 200);
+    p.batch.schedule = Tensor::full({schedule_words(4, gpu)}, -1, DType::i32, gpu);
+    attention.schedule(stream, p.Q, p.cache, p.batch, p.batch.schedule);
     p.run(attention);
-    ASSERT_TRUE(same_bits(first, p.O.to_doubles())) << i;
+    const auto first = p.O.to_doubles();
+    for (int i = 0; i < 100; ++i) {
+      p.run(attention);
+      ASSERT_TRUE(same_bits(first, p.O.to_doubles())) << i;
+    }
+    p.expect(host_causal());
+    if (HasFatalFailure()) return;
   }
-  p.expect(host_causal());
 }
 
-/// One graph of append and attention serves steps with other lengths, tables and contents; requests
-/// that are missing have no queries and no keys.
+/// Calls on two streams at once read one list; their partial results are apart.
+TEST_P(PagedOnGpu, TwoStreamsShareOneSchedule) {
+  const Device gpu = Device::cuda();
+  const Attention attention({.mask = masks::causal()});
+  PagedRequests p({.rows = 16}, {{4, 2, 4}, {3000, 5, 1700}}, gpu, 5, DType::bf16, 200);
+  p.batch.schedule = Tensor::full({schedule_words(3, gpu)}, -1, DType::i32, gpu);
+  attention.schedule(Stream(gpu), p.Q, p.cache, p.batch, p.batch.schedule);
+  attention.paged(Stream(gpu), p.Q, p.cache, p.O, p.batch);
+  Stream(gpu).synchronize();
+  const auto want = p.O.to_doubles();
+  const std::vector<Stream> streams{Stream::create(gpu), Stream::create(gpu)};
+  const std::vector<Tensor> outputs{p.O.clone(), p.O.clone()};
+  for (int call = 0; call < 50; ++call) {
+    for (const Tensor& O : outputs) O.fill(NAN);
+    Stream(gpu).synchronize();
+    for (int i = 0; i < 4; ++i)
+      attention.paged(streams[i % 2], p.Q, p.cache, outputs[i % 2], p.batch);
+    for (const Stream& s : streams) s.synchronize();
+    for (const Tensor& O : outputs) ASSERT_TRUE(same_bits(O.to_doubles(), want)) << call;
+  }
+}
+
+/// One graph of append, list and attention serves steps with other lengths, tables and contents;
+/// requests that are missing have no queries and no keys.
 TEST_P(PagedOnGpu, ReplaysWithOtherLengthsAndTables) {
   constexpr std::int64_t kColumns = 100;
   const Device gpu = Device::cuda();
   const Stream stream = Stream::create(gpu);
   const Attention attention({.mask = masks::causal()});
-  for (const i32 queries : {1, 40}) {
+  for (const i32 queries : {1, 6, 40}) {
+    SCOPED_TRACE(queries);
     const auto step = [&](std::uint64_t seed) {
       Lengths l = random_lengths(seed, 1560, queries);
       if (seed == 3) std::ranges::fill(l.q, 0), std::ranges::fill(l.kv, 0);
@@ -238,8 +266,10 @@ TEST_P(PagedOnGpu, ReplaysWithOtherLengthsAndTables) {
                  lse = Tensor::full({kTokens, 4}, NAN, DType::f32, gpu),
                  max = Tensor::full({kTokens, 4}, NAN, DType::f32, gpu);
     fixed.batch.max_seqlen_q = queries;
+    fixed.batch.schedule = Tensor::full({schedule_words(12, gpu)}, -1, DType::i32, gpu);
     const auto launch = [&] {
       append(stream, K, V, fixed.cache, fixed.batch);
+      attention.schedule(stream, Q, fixed.cache, fixed.batch, fixed.batch.schedule);
       attention.paged(stream, Q, fixed.cache, O, fixed.batch, {lse, max, {}});
     };
     launch();

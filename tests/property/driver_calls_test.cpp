@@ -221,8 +221,10 @@ TEST_F(DriverCalls, Paged) {
       };
     };
   };
-  expect("decoding", "launch 2; maps 1", of(1));
-  expect("scheduled decoding", "launch 3, capture 1, id 1; maps 1", of(1, true));
+  expect("decoding", "launch 2; maps 0", of(1));
+  expect("several queries", "launch 2; maps 0", of(4));
+  expect("scheduled decoding", "launch 3, capture 1, id 1; maps 0", of(1, true));
+  expect("scheduled queries", "launch 3, capture 1, id 1; maps 0", of(4, true));
   expect("mixed", "launch 2; maps 1", of(200));
   expect("with a rotation and slots", "launch 2; maps 1", of(200, false, true));
 }

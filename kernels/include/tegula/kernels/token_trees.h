@@ -7,8 +7,8 @@
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
 
-/// Trees of draft tokens whose shapes are in device memory: each request of a step verifies a tree
-/// of its own (Miao et al. 2023, arXiv:2305.09781; Li et al. 2024, arXiv:2406.16858, EAGLE-2).
+/// Trees of draft tokens whose shapes are in device memory: each request of a step verifies its
+/// own tree (Miao et al. 2023, arXiv:2305.09781; Li et al. 2024, arXiv:2406.16858, EAGLE-2).
 namespace tegula::kernels {
 
 /// Writes the table that masks::tree reads. The queries of each request are the nodes of a tree, at
