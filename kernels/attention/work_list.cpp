@@ -14,7 +14,7 @@ namespace {
 /// Requests that the kernel processes at a time.
 constexpr int kRequests = 512;
 /// Waves of parts if the parts do not fit in one wave, and if there are few requests.
-constexpr std::int64_t kWaves = 4, kFewWaves = 2;
+constexpr std::int64_t kWaves = 2, kFewWaves = 1;
 /// Largest number of programs that an SM runs at once.
 constexpr std::int64_t kMaxCtas = 2;
 /// Keys per part below which the softmax costs more than the shorter part saves.
