@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 
 #include "tests/differential/devices.h"
 #include "tests/differential/exact_matmul.h"
@@ -110,6 +111,60 @@ TEST_P(DotGraph, FiveProductsInOneLoop) {
     test::expect_equal(dK, product(t, q, b.keys, b.dim, b.queries, false, false));
     test::expect_equal(dQ, product(t, k, b.queries, b.dim, b.keys, true, false));
     expect_wgmmas(kernel, 5);
+  }
+}
+
+/// Three products with the columns of Q and K in parts, whose contributions to the scores are added
+/// one after another.
+auto products_of_parts(std::vector<int> parts) {
+  return kernel("products_of_parts",
+                [=](In<bf16, 2> Q, In<bf16, 2> K, InOut<f32, 2> dQ, Out<f32, 2> dK) {
+                  const int bq = 64, bk = 128;
+                  for (auto n : grid(rows(dK), bk)) {
+                    std::vector<Tile> k, dk;
+                    std::vector<Index> columns;
+                    int first = 0;
+                    for (const int part : parts) {
+                      columns.push_back(slice(first, part));
+                      k.push_back(K(n, columns.back())), dk.push_back(zeros<f32>(bk, part));
+                      first += part;
+                    }
+                    for (auto m : steps(Q.rows(), bq)) {
+                      std::vector<Tile> q;
+                      Tile s = zeros<f32>(bk, bq);
+                      for (std::size_t i = 0; i < k.size(); ++i) {
+                        q.push_back(Q(m, columns[i]));
+                        s = dot(k[i], q[i].T(), s);
+                      }
+                      const Tile ds = cast<bf16>(min(max(s, -2.0f), 2.0f));
+                      for (std::size_t i = 0; i < k.size(); ++i) {
+                        dk[i] = dot(ds, q[i], dk[i]);
+                        atomic_add(dQ(m, columns[i]), dot(ds.T(), k[i]));
+                      }
+                    }
+                    for (std::size_t i = 0; i < k.size(); ++i) dK(n, columns[i]) = dk[i];
+                  }
+                });
+}
+
+/// The accumulators of 256 columns fit because that of the scores is free before dQ is computed: by
+/// themselves the two largest would need 250 registers.
+TEST_P(DotGraph, AccumulatorsAreLiveOneAfterAnother) {
+  for (const std::vector<int>& parts : {std::vector{256}, {128, 64}, {64, 32, 16}}) {
+    const auto kernel = products_of_parts(parts);
+    const int dim = std::accumulate(parts.begin(), parts.end(), 0), queries = 136, keys = 264;
+    SCOPED_TRACE(dim);
+    const Tensor Q = integers({queries, dim}, DType::bf16, 1),
+                 K = integers({keys, dim}, DType::bf16, 2),
+                 dQ = Tensor::zeros({queries, dim}, DType::f32, GetParam()),
+                 dK = empty({keys, dim}, DType::f32);
+    kernel(stream(), Q, K, dQ, dK);
+    const Matrix q = Q.to_doubles(), k = K.to_doubles(),
+                 s = clamped(product(k, q, keys, queries, dim, false, true));
+    test::expect_equal(dK, product(s, q, keys, dim, queries, false, false));
+    test::expect_equal(dQ, product(s, k, queries, dim, keys, true, false));
+    // The report lists the products for the scores, which are alike, once.
+    expect_wgmmas(kernel, 2 * static_cast<int>(parts.size()) + 1);
   }
 }
 

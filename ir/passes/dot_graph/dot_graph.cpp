@@ -8,6 +8,7 @@
 #include "ir/analysis/tma_access.h"
 #include "ir/layout/shared_layout.h"
 #include "ir/matrix_type.h"
+#include "ir/passes/dot_graph/live_registers.h"
 #include "ir/passes/layouts/warp_grid.h"
 #include "ir/passes/schedule/producer_warps.h"
 #include "ir/schedule/graph.h"
@@ -301,27 +302,39 @@ std::int64_t bytes_by_tma(const Kernel& k, const std::vector<OperandLoad>& loads
   return bytes;
 }
 
-/// Accumulators that a loop carries are live throughout. Of the others, two are live at a time,
-/// because one is computed while another is read.
-void add_registers(const Kernel& k, const DotGraph& graph, DotNeeds& needs) {
+/// Returns the registers of accumulators and fragments with two accumulators that no iteration
+/// carries at a time: one is computed while another is read.
+std::int64_t live_in_pairs(const Kernel& k, const DotGraph& graph) {
   const int threads = 32 * graph.num_warps;
   std::int64_t live = 0, most_fragments = 0;
   std::vector<std::int64_t> others{0, 0};
   for (const GraphDot& dot : graph.dots) {
     const OpData& d = k[dot.op];
     const std::int64_t own = k.type(d.results[0]).count() / threads;
-    needs.accumulators += k.type(d.results[0]).shape()[1] / 2;
     if (k[d.operands[2]].region == d.parent)
       live += own;
     else
       others.push_back(own);
     const Type a = k.type(d.operands[0]);
-    if (is_made_by_threads(k, dot.a())) needs.fragments += a.shape()[1] * size_bits(a.dtype()) / 64;
     if (dot.a().form == OperandForm::Register)
       most_fragments = std::max(most_fragments, a.count() * size_bits(a.dtype()) / 32 / threads);
   }
   std::ranges::sort(others, std::ranges::greater());
-  live += others[0] + others[1] + most_fragments;
+  return live + others[0] + others[1] + most_fragments;
+}
+
+/// The order of a step separates accumulators that pairs of the largest ones count together. But
+/// ptxas also moves computations across dots, so that pairs are a bound where the order needs more.
+/// In a GEMM's loop one dot may run one iteration late, which pairs account for.
+void add_registers(const Kernel& k, const DotGraph& graph, DotNeeds& needs) {
+  for (const GraphDot& dot : graph.dots) {
+    const OpData& d = k[dot.op];
+    needs.accumulators += k.type(d.results[0]).shape()[1] / 2;
+    const Type a = k.type(d.operands[0]);
+    if (is_made_by_threads(k, dot.a())) needs.fragments += a.shape()[1] * size_bits(a.dtype()) / 64;
+  }
+  std::int64_t live = live_in_pairs(k, graph);
+  if (!graph.is_gemm()) live = std::min(live, live_registers(k, graph));
   needs.live_registers = std::max(needs.live_registers, live);
 }
 

@@ -25,6 +25,7 @@
 #include "ir/erase_unused.h"
 #include "ir/loop.h"
 #include "ir/passes/dot_graph/expansion.h"
+#include "ir/uses.h"
 
 namespace tegula::ir {
 namespace {
@@ -64,6 +65,11 @@ std::unordered_set<OpId> Expansion::run(PassContext& context) {
       lasting_ = accumulators_.size();
     }
   }
+  const Uses uses(k_);
+  for (const GraphDot& dot : graph_.dots)
+    if (const OpId before = k_[k_[dot.op].operands[2]].def;
+        before && graph_.find(before) && uses.count(k_[before].results[0]) == 1)
+      chained_.insert(before);
   for (const GraphDot& dot : graph_.dots)
     context.remark(Remark::Kind::Applied, k_[dot.op].loc, "dot by wgmma",
                    {{"sum", k_.type(k_[dot.op].results[0]).with_layout(nullptr).str()},

@@ -136,7 +136,7 @@ void Expansion::issue(const ScheduledOp& at) {
   const OpId dot = at.op;
   const GraphDot& node = *graph_.find(dot);
   const Value sum = k_[dot].results[0];
-  need(k_[dot].operands[2], at.stage);
+  if (!continues(dot, at.stage)) need(k_[dot].operands[2], at.stage);
   Builder b = here();
   b.loc = k_[dot].loc;
   const bool is_pending = has_accumulator(dot);
@@ -167,6 +167,17 @@ void Expansion::issue(const ScheduledOp& at) {
   const bool has_fragments = node.operands[0].form == OperandForm::Register;
   running_.push_back({dot, k_[issued].results[0], has_fragments ? operands[1] : Value(), at.stage});
   if (!is_of_last_tile(at.stage)) values_.define(sum, at.stage, k_[issued].results[0]);
+}
+
+bool Expansion::continues(OpId dot, int stage) {
+  const Value acc = k_[dot].operands[2];
+  const OpId def = k_[acc].def;
+  if (!chained_.contains(def) || !values_.is_of_this_step(acc, stage)) return false;
+  const auto before = std::ranges::find_if(
+      running_, [&](const Running& r) { return r.dot == def && !r.is_of_last_step; });
+  if (before == running_.end()) return false;
+  before->is_continued = true;
+  return true;
 }
 
 Value Expansion::shared_operand(Builder& b, const DotOperand& operand, int stage,

@@ -177,6 +177,9 @@ class Expansion {
 
   // ---- wgmmas
   void issue(const ScheduledOp& at);
+  /// Returns true if the dot adds to the sum of a dot in flight, which only it reads: wgmmas with
+  /// the same accumulator need no wait between them.
+  bool continues(OpId dot, int stage);
   bool is_of_last_tile(int stage) const { return exists_ && stage > 0; }
 
   /// Makes the warpgroup wait for its turn before the first op of the ordered section.
@@ -234,6 +237,7 @@ class Expansion {
   std::size_t lasting_ = 0;  ///< dots, the last ones of a step, that stay in flight past its end
   bool stay_in_flight_ = false;                ///< all dots do
   std::unordered_map<OpId, Value> last_sums_;  ///< retired sums of the previous step's lasting dots
+  std::unordered_set<OpId> chained_;  ///< dots whose sum is only the accumulator of another one
   std::vector<Running> running_;
   std::vector<std::pair<OpId, int>> read_;  ///< loads that threads have read in the step, by stage
   Value is_later_;                          ///< the step is not the first

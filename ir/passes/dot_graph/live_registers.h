@@ -1,0 +1,15 @@
+#pragma once
+// Registers of a thread that a loop's accumulators and fragments take at once.
+#include <cstdint>
+
+#include "ir/passes/dot_graph/loop_order.h"
+
+namespace tegula::ir {
+
+/// Returns the registers per thread of the accumulators and of the fragments of A that are live at
+/// once in a step of the default order. Accumulators that the loop carries are live throughout.
+/// That of another dot is live until the last use of what threads compute from it in place: tiles
+/// of as many elements of 32 bits. Fragments are live until their dot has retired.
+std::int64_t live_registers(const Kernel& k, const DotGraph& graph);
+
+}  // namespace tegula::ir
