@@ -61,8 +61,21 @@ i32 log2_of(std::int64_t blocks) {
   return static_cast<i32>(std::bit_width(static_cast<std::uint64_t>(blocks)));
 }
 
-/// Returns the queries of an iteration, for which registers and shared memory have room.
-int block_of(const Tensor& Q) { return Q.size(3) > 128 ? kGradientRows / 2 : kGradientRows; }
+/// Columns of K and V together up to which shared memory has room for two slots of kGradientRows
+/// queries and their gradients.
+constexpr std::int64_t kMaxColumnsOfTiles = 384;
+
+/// The same if gradients of captures are added to memory: up to that many columns registers have
+/// room for their terms.
+constexpr std::int64_t kMaxColumnsOfTerms = 192;
+
+/// Returns the queries of an iteration, for which shared memory and registers have room.
+int block_of(const Tensor& K, const Tensor& V, const CapturedSelection& captured) {
+  return backward_columns(K.size(3)) + padded_head_dim(V.size(3)) <=
+                 (captured.has_sums() ? kMaxColumnsOfTerms : kMaxColumnsOfTiles)
+             ? kGradientRows
+             : kGradientRows / 2;
+}
 
 /// Throws unless the caller's list, if any, is one that the main kernel visits.
 void check_transposed(const std::optional<BlockList>& list, bool is_needed, bool is_varlen) {
@@ -230,7 +243,7 @@ struct AttentionBackward::Kernels {
     if (has_rows)
       plan.launch(kernels.rows, s.O, s.dO, s.lse, s.dlse, s.L, s.D, s.sums, plan.argument(kOfSinks),
                   partial, s.starts_q, call.sequences ? s.Q : PlanSlot(), s.whole_Q, s.whole_dO);
-    const PlanSlot sums = by_block(plan, s.sums, block_of(Q));
+    const PlanSlot sums = by_block(plan, s.sums, block_of(K, plan.tensor(s.V), call.captured));
     const bool has_dQ = has_rows && Q.size(2) > 0 && plan.tensor(s.dQ).defined();
     const bool is_ordered = facts->numerics.deterministic;
     if (has_dQ && is_ordered && !has_keys && !call.sequences)
@@ -272,8 +285,8 @@ struct AttentionBackward::Kernels {
         described({Q.size(0), Q.size(1), K.size(2), K.size(3)}, K.dtype(), K.device());
     if (!has_lists(Q, K, V, call)) return {};
     return traversal
-        ->lists(plan, by_head, Q, {kGradientKeys, block_of(Q)}, call.by_keys, s.starts_kv,
-                s.starts_q)
+        ->lists(plan, by_head, Q, {kGradientKeys, block_of(K, V, call.captured)}, call.by_keys,
+                s.starts_kv, s.starts_q)
         .value_or(BlockListSlots{});
   }
 
@@ -296,7 +309,7 @@ struct AttentionBackward::Kernels {
     const Dims of = plan.tensor(lists.blocks).shape();
     const std::int64_t kv_heads = plan.tensor(s.K).size(1);
     if (!call.blocks && of[1] == kv_heads) return lists;
-    const int block = block_of(plan.tensor(s.Q));
+    const int block = block_of(plan.tensor(s.K), plan.tensor(s.V), call.captured);
     const std::int64_t parts = call.blocks ? call.blocks->block_q / block : 1,
                        entries = of[3] * parts * (of[1] / kv_heads),
                        blocks = plan.tensor(s.L).size(2) / block;
@@ -345,7 +358,7 @@ struct AttentionBackward::Kernels {
     const bool is_packed = call.sequences.has_value();
     const int of_k = padded_head_dim(K.size(3)), of_v = padded_head_dim(V.size(3));
     const bool is_wide = of_k + of_v > kMaxColumns;
-    const BackwardTiles tiles{.block_q = block_of(Q),
+    const BackwardTiles tiles{.block_q = block_of(K, V, {}),
                               .block_kv = is_packed ? kGradientRows : kGradientKeys,
                               .stages = std::max(of_k, of_v) > 64 ? 2 : 4,
                               .store_columns = is_wide ? 32 : 0,
@@ -379,7 +392,7 @@ struct AttentionBackward::Kernels {
                has_dV = plan.tensor(s.dV).defined();
     if (!has_dK && !has_dV) return;
     const Tensor &Q = plan.tensor(s.Q), &K = plan.tensor(s.K), &V = plan.tensor(s.V);
-    const int block = block_of(Q);
+    const int block = block_of(K, V, call.captured);
     const bool is_packed = call.sequences.has_value();
     const MainArguments x{is_packed ? s.whole_Q : s.Q,
                           is_packed ? s.whole_K : s.K,

@@ -16,6 +16,7 @@ namespace tegula::kernels {
 namespace {
 
 constexpr float kBackwardToBase2 = std::numbers::log2e_v<float>;
+constexpr float kMasked = -std::numeric_limits<float>::infinity();  ///< product of a masked pair
 
 /// Records the work on each key tile when the kernel is traced.
 template <class T>
@@ -24,7 +25,7 @@ class BackwardProgram {
   BackwardProgram(const AttentionSpec& spec, const BackwardTraversal& traversal,
                   const BackwardTensors<T>& x, const BlockListParams& lists,
                   const SequenceStarts& starts, const Scalar<f32>& scale, const HeadGroups& groups,
-                  const BackwardTiles& tiles, const CapturedSums<T>& captured)
+                  const BackwardTiles& tiles, const CapturedSums<T>& captured, bool slope_varies)
       : spec_(spec),
         traversal_(traversal),
         x_(x),
@@ -34,8 +35,9 @@ class BackwardProgram {
         groups_(groups),
         tiles_(tiles),
         captured_(captured),
-        d_(slice(0,
-                 x.dQ ? backward_columns(x.Q.static_dim(3)) : padded_head_dim(x.Q.static_dim(3)))),
+        slope_varies_(slope_varies),
+        parts_(x.dQ ? backward_parts(x.Q.static_dim(3))
+                    : std::vector<int>{padded_head_dim(x.Q.static_dim(3))}),
         dv_(slice(0, padded_head_dim(x.V.static_dim(3)))),
         group_(!groups.is_grouped ? Tile(1)
                : tiles.of_queries ? x.K.dim(1) / x.Q.dim(1)
@@ -43,6 +45,7 @@ class BackwardProgram {
     x.K.static_dim(3), x.dO.static_dim(3);  // static: no guards where nothing is absent
     for (const View* v : std::initializer_list<const View*>{&x.Q, &x.K, &x.V, &x.dO})
       v->do_not_specialize(2);
+    if (x.dQ) x.dQ->static_dim(3);
     if (starts.q) starts.q->do_not_specialize(0), starts.kv->do_not_specialize(0);
   }
 
@@ -75,15 +78,15 @@ class BackwardProgram {
   /// Processes keys `n` of sequence `b`, which are rows `whole` of K.
   void one_tile(const SequenceRange& sequence, const Index& b, const Index& h, const Index& n,
                 const Index& whole) const {
-    Gradients sums{zeros<f32>(tiles_.block_kv, d_.block()),
-                   zeros<f32>(tiles_.block_kv, dv_.block()), captured_.zeros(tiles_.block_kv)};
+    Gradients sums{{}, zeros<f32>(tiles_.block_kv, dv_.block()), captured_.zeros(tiles_.block_kv)};
+    for (const int part : parts_) sums.k.push_back(zeros<f32>(tiles_.block_kv, part));
     const Index &entry = sequence.entry, at = sequence.own_keys(n);
     inside(entry, h, {&x_.V}), inside(entry, h, gradients_of_keys());
     KeyTile keys{sequence,
                  b,
                  h,
                  n,
-                 fill_absent(x_.K(entry, h, whole, d_), 0),
+                 parts_of(x_.K, entry, h, whole),
                  fill_absent(x_.V(entry, h, sequence.keys(n), dv_), 0),
                  {}};
     if (!starts_.q) grid_dependency_wait();
@@ -92,14 +95,19 @@ class BackwardProgram {
       visit_blocks(keys, sums);
     else
       visit_group(keys, sums);
-    if (x_.dK) (*x_.dK)(entry, h, at, d_) = sums.k * scale_;
+    for_each_part([&](std::size_t i, const Index& columns) {
+      if (x_.dK) (*x_.dK)(entry, h, at, columns) = sums.k[i] * scale_;
+    });
     if (x_.dV) (*x_.dV)(entry, h, at, dv_) = sums.v;
     captured_.add(sums.captured, {b, h, slice(0, 1), n});
   }
 
  private:
+  /// Tiles of the columns of Q or K that each part has.
+  using Parts = std::vector<Tile>;
   struct Gradients {
-    Tile k, v;
+    Parts k;
+    Tile v;
     typename CapturedSums<T>::Carried captured;
   };
   /// L and D of queries, [rows or 1, columns or 1]; undefined without a softmax.
@@ -109,7 +117,8 @@ class BackwardProgram {
   struct KeyTile {
     SequenceRange sequence;
     Index b, h, n;
-    Tile k, v;
+    Parts k;
+    Tile v;
     QueryTerms terms;  ///< if rows are queries
   };
 
@@ -195,21 +204,34 @@ class BackwardProgram {
     if (is_softmax() && !tiles_.of_queries) padded(b, h, rows, {&x_.L, &x_.D});
     const Tile block = rows.first() / tiles_.block_q;
     if (x_.dQ) inside(b, h, {&*x_.dQ}), assume(block < x_.dQ->dim(2));
-    const Tile q = fill_absent(x_.Q(b, h, rows, d_), 0),
-               grad = fill_absent(x_.dO(b, h, rows, dv_), 0);
+    const Parts q = parts_of(x_.Q, b, h, rows);
+    const Tile grad = fill_absent(x_.dO(b, h, rows, dv_), 0);
     const QueryTerms terms = tiles_.of_queries ? keys.terms : terms_of(b, h, rows);
     // Rows of queries beyond the last one are not stored.
     const Tile needs_mask = tiles_.of_queries ? is_partial
                                               : is_partial || keys.n.first() + tiles_.block_kv >
                                                                   keys.sequence.seqlen_kv;
-    const Tile products = dot(keys.k, q.T()), scaled = products * scale_;
+    Tile products = dot(keys.k[0], q[0].T());
+    for (std::size_t i = 1; i < q.size(); ++i) products = dot(keys.k[i], q[i].T(), products);
+    // A slope that differs between pairs is multiplied by P before dP is waited for, so that only
+    // the product stays in registers. The mask then comes first, while nothing else is live.
+    const bool is_early = is_softmax() && slope_varies_ && !captured_.any();
+    if (is_early)
+      if_(needs_mask, [&] { products = where(visible(keys, h, m), products, kMasked); });
+    const Tile scaled = products * scale_;
     const Tile score = spec_.score ? modified(scaled, keys, h, m) : scaled;
     Tile p = weights(products, score, terms);
-    if_(needs_mask, [&] { p = where(visible(keys, h, m), p, 0.0f); });
+    if (is_early)
+      p = where(products == kMasked, 0.0f, p);
+    else
+      if_(needs_mask, [&] { p = where(visible(keys, h, m), p, 0.0f); });
+    Tile sloped = p;
+    if (is_early)
+      sloped = where(p == 0.0f, 0.0f, reassociable([&] { return derivative(score, scaled, p); }));
     if (x_.dV) sums.v = dot(cast<T>(p), grad, sums.v);
     if (!x_.dK && !x_.dQ && !captured_.any()) return;
     Tile ds = dot(keys.v, grad.T());
-    if (is_softmax()) ds = p * (ds - terms.d);
+    if (is_softmax()) ds = sloped * (ds - terms.d);
     // A value, a gradient or a slope that is not finite must not reach the pairs that are masked.
     if (captured_.any()) {
       const Tile kept = is_softmax() ? p != 0.0f : visible(keys, h, m);
@@ -217,19 +239,38 @@ class BackwardProgram {
       ds = reassociable(
           [&] { return captured_.add(where(kept, score, 0.0f), ds, scaled, at, sums.captured); });
     } else {
-      if (spec_.score) ds = reassociable([&] { return derivative(score, scaled, ds); });
+      if (spec_.score && !is_early)
+        ds = reassociable([&] { return derivative(score, scaled, ds); });
       if_(needs_mask, [&] {
-        ds = is_softmax() ? where(p == 0.0f, 0.0f, ds) : where(visible(keys, h, m), ds, 0.0f);
+        ds = is_softmax() ? where(sloped == 0.0f, 0.0f, ds) : where(visible(keys, h, m), ds, 0.0f);
       });
     }
     const Tile rounded = cast<T>(ds);
-    if (x_.dK) sums.k = dot(rounded, q, sums.k);
-    if (!x_.dQ) return;
     // wgmma computes at least 64 rows.
     const bool is_transposed = tiles_.block_q < kGradientRows;
-    atomic_add(
-        (*x_.dQ)(b, h, block, all),
-        in_fragment_order(is_transposed ? dot(keys.k.T(), rounded) : dot(rounded.T(), keys.k)));
+    for_each_part([&](std::size_t i, const Index& columns) {
+      if (x_.dK) sums.k[i] = dot(rounded, q[i], sums.k[i]);
+      if (!x_.dQ) return;
+      const int size = tiles_.block_q;
+      atomic_add((*x_.dQ)(b, h, block, slice(columns.first() * size, columns.block() * size)),
+                 in_fragment_order(is_transposed ? dot(keys.k[i].T(), rounded)
+                                                 : dot(rounded.T(), keys.k[i])));
+    });
+  }
+
+  /// Calls body(i, columns) for each part of the columns of Q and K.
+  template <class Body>
+  void for_each_part(const Body& body) const {
+    int first = 0;
+    for (std::size_t i = 0; i < parts_.size(); first += parts_[i++])
+      body(i, slice(first, parts_[i]));
+  }
+  Parts parts_of(const In<T, 4>& x, const Index& b, const Index& h, const Index& rows) const {
+    Parts tiles;
+    for_each_part([&](std::size_t, const Index& columns) {
+      tiles.push_back(fill_absent(x(b, h, rows, columns), 0));
+    });
+    return tiles;
   }
 
   bool is_softmax() const { return spec_.weighting == AttentionNormalization::softmax; }
@@ -254,7 +295,7 @@ class BackwardProgram {
   QueryTerms terms_of(const Index& b, const Index& h, const Index& rows) const {
     if (!is_softmax()) return {};
     const int axis = tiles_.of_queries ? 1 : 0;
-    return {expand(fill_absent(x_.L(b, h, rows), std::numeric_limits<float>::infinity()), axis),
+    return {expand(fill_absent(x_.L(b, h, rows), -kMasked), axis),
             expand(fill_absent(x_.D(b, h, rows), 0), axis)};
   }
 
@@ -285,7 +326,9 @@ class BackwardProgram {
   const HeadGroups& groups_;
   BackwardTiles tiles_;
   const CapturedSums<T>& captured_;
-  Index d_, dv_;
+  bool slope_varies_;  ///< between pairs
+  std::vector<int> parts_;
+  Index dv_;
   Tile group_;
 };
 
@@ -295,7 +338,11 @@ template <class T>
 BackwardKernel<T> backward_kernel(std::shared_ptr<const AttentionSpec> spec,
                                   std::shared_ptr<const BackwardTraversal> traversal,
                                   const BackwardTiles& tiles, const CapturedChoice& captured) {
-  PlanPatch plan{.stages = tiles.stages, .epilogue_tile_n = tiles.store_columns};
+  const bool slope_varies = captured.captures && captured.captures->slope_varies();
+  // Work on a tile depends on the mask, so that the same number of tiles for each CTA is not equal
+  // work.
+  PlanPatch plan{
+      .stages = tiles.stages, .persistent = false, .epilogue_tile_n = tiles.store_columns};
   if (tiles.tma_aux_loads) plan.stages.reset(), plan.tma_aux_loads = true;
   return kernel("attention_backward",
                 [=](const BackwardTensors<T>& tensors, Scalar<f32> scale, const HeadGroups& groups,
@@ -303,7 +350,7 @@ BackwardKernel<T> backward_kernel(std::shared_ptr<const AttentionSpec> spec,
                     const CapturedViews<T>& views) {
                   const CapturedSums<T> sums(captured, views, !groups.is_grouped);
                   BackwardProgram<T>(*spec, *traversal, tensors, lists, starts, scale, groups,
-                                     tiles, sums)
+                                     tiles, sums, slope_varies)
                       .all_tiles();
                 })
       .prefer(plan);

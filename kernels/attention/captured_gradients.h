@@ -1,7 +1,9 @@
 #pragma once
 // Gradients of the tensors and Scalars that a score function captures, in attention's backward
 // pass.
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -31,6 +33,11 @@ struct CapturedSelection {
   std::uint64_t by_pair = 0;  ///< a bit for each gradient whose elements belong to one pair each
 
   bool any() const { return captures[0] != 0; }
+  /// Returns true if elements of a gradient are sums over pairs.
+  bool has_sums() const {
+    const auto given = std::ranges::count_if(captures, [](std::uint64_t c) { return c != 0; });
+    return std::popcount(by_pair) < given;
+  }
   friend auto operator<=>(const CapturedSelection&, const CapturedSelection&) = default;
 };
 
@@ -61,6 +68,9 @@ class ScoreCaptures {
                      std::int64_t kv_heads) const;
   /// Throws T1662 for outputs that do not fit what they are the gradients of.
   static void check(std::span<const CapturedGradient> of);
+  /// Returns true if the slope of the score differs between pairs. Throws T1022 for a score without
+  /// a derivative.
+  bool slope_varies() const { return spec_->score && score_.slope() == ScoreSlope::pair; }
   /// Returns the number of a source in the kernel that is being traced.
   std::optional<std::size_t> find(const CaptureSource& source) const;
   /// Returns ScoreCapture::axes of the only capture of a gradient, in views of four dimensions.

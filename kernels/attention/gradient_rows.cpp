@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 #include <numbers>
+#include <numeric>
 
 #include "kernels/attention/query_rows.h"
 
@@ -59,9 +60,17 @@ void each_block(const std::optional<In<i32, 1>>& starts, const Tile& batch, cons
 
 }  // namespace
 
+std::vector<int> backward_parts(std::int64_t dim) {
+  const auto columns = static_cast<unsigned>(std::max<std::int64_t>(dim, 16)),
+             all = std::bit_ceil(columns), most = all / 2, rest = std::max(columns - most, 16U);
+  const unsigned second = columns > 64 ? std::bit_ceil(rest) : most;
+  if (second == most || all == columns) return {static_cast<int>(all)};
+  return {static_cast<int>(most), static_cast<int>(second)};
+}
+
 int backward_columns(std::int64_t dim) {
-  return static_cast<int>(
-      std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(dim, 16))));
+  const std::vector<int> parts = backward_parts(dim);
+  return std::accumulate(parts.begin(), parts.end(), 0);
 }
 
 Tile in_fragment_order(const Tile& sums) {
@@ -126,10 +135,15 @@ KernelOf<In<f32, 4>, Out<T, 4>, Scalar<f32>, std::optional<In<i32, 1>>> query_gr
     each_block(starts, dQ.dim(0), dQ.dim(1), rows, [&](const QueryBlock& at) {
       grid_dependency_wait();
       for (int i = 0; i < kGradientRows; i += block) {
-        const Tile of_block = sums(at.b, at.h, (at.whole.first() + i) / block, all);
-        dQ(at.b, at.h, at.rows.slice(i, block), slice(0, columns)) =
-            scale * (block == kGradientRows ? from_fragment_order(of_block, block, columns)
-                                            : from_fragment_order(of_block, columns, block).T());
+        int first = 0;
+        for (const int part : backward_parts(dQ.static_dim(3))) {
+          const Tile of_part =
+              sums(at.b, at.h, (at.whole.first() + i) / block, slice(first * block, part * block));
+          dQ(at.b, at.h, at.rows.slice(i, block), slice(first, part)) =
+              scale * (block == kGradientRows ? from_fragment_order(of_part, block, part)
+                                              : from_fragment_order(of_part, part, block).T());
+          first += part;
+        }
       }
     });
   });

@@ -2,6 +2,7 @@
 // The small kernels before and after attention's main backward kernel, a row per query.
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "tegula/tegula.h"
 
@@ -45,8 +46,10 @@ inline constexpr int kGradientRows = 64;
 /// Keys of a program of the main kernel.
 inline constexpr int kGradientKeys = 128;
 
-/// Returns the columns of tiles of head dim `dim`: warpgroups divide those of dQ, which must be a
-/// power of two for that.
+/// Returns the columns of the one or two tiles into which those of head dim `dim` are divided.
+/// Warpgroups divide the columns of each part of dQ, so that they must be a power of two.
+std::vector<int> backward_parts(std::int64_t dim);
+/// Returns the columns of all parts.
 int backward_columns(std::int64_t dim);
 
 /// Returns the elements of a tile of dQ, or of its transpose, as the workspace has them: the

@@ -1,5 +1,5 @@
 // Attention's gradients on the GPU, by both back ends, against double precision.
-#include "tests/differential/attention/backward_reference.h"
+#include "tests/differential/attention/captured_scores.h"
 #include "tests/differential/attention/packed_backward.h"
 #include "tests/gpu/by_back_end.h"
 
@@ -173,6 +173,24 @@ TEST_P(AttentionBackward, Captures) {
     const double unit = roundoff(DType::bf16);
     expect_gradient("bias", c.captured[0].into, of_pair, size, unit);
     expect_gradient("table", c.captured[1].into, of_entry, entry_size, unit);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(AttentionBackward, CapturesOfTheCatalogue) {
+  for (const CapturedScore& of : captured_scores(2, 200, Device::cuda())) {
+    BackwardCase c({.batch = 2,
+                    .heads = 2,
+                    .kv_heads = 1,
+                    .seqlen_q = 200,
+                    .seqlen_kv = 200,
+                    .dim = 128,
+                    .head_dim_v = 128},
+                   Device::cuda());
+    c.host = of.attention();
+    c.captured = {of.captured};
+    c.run(Attention({.mask = masks::causal(), .score = of.score}));
+    expect_captured_score(c, of);
     if (HasFatalFailure()) return;
   }
 }

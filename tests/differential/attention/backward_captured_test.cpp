@@ -1,4 +1,5 @@
 // Gradients of the tensors and Scalars that a score captures, against double precision.
+#include "tests/differential/attention/captured_scores.h"
 #include "tests/differential/attention/packed_backward.h"
 
 #include "tegula/kernels/masks.h"
@@ -298,6 +299,27 @@ TEST_P(BackwardCaptured, TablesByDistanceAndByData) {
   check({.mask = masks::causal(), .score = score}, c, {one_at(entry), one_at(node)});
 }
 
+/// Scores of the catalogue, whose slopes are central differences. At head dim 128 an iteration has
+/// 32 queries.
+TEST_P(BackwardCaptured, ScoresOfTheCatalogue) {
+  for (const int dim : {64, 128})
+    for (const CapturedScore& of : captured_scores(2, 70, GetParam())) {
+      BackwardCase c({.batch = 2,
+                      .heads = 2,
+                      .kv_heads = 1,
+                      .seqlen_q = 70,
+                      .seqlen_kv = 70,
+                      .dim = dim,
+                      .head_dim_v = dim},
+                     GetParam());
+      c.host = of.attention();
+      c.captured = {of.captured};
+      c.run(Attention({.mask = masks::causal(), .score = of.score}));
+      expect_captured_score(c, of);
+      if (HasFatalFailure()) return;
+    }
+}
+
 /// Weights that are scores; only gradients of captures are asked for.
 TEST_P(BackwardCaptured, WithoutSoftmaxAndOtherGradients) {
   BackwardCase c({.heads = 2, .seqlen_q = 90, .seqlen_kv = 90}, GetParam());
@@ -328,8 +350,8 @@ TEST_P(BackwardCaptured, GradientsOfEachCallAreItsOwn) {
       {.score = [&](const Tile& s, const Tile&, const Tile& h, const Tile&, const Tile& kv) {
         return s + view<f32, 1>(a)(h) + view<f32, 1>(b)(kv);
       }});
-  const auto by_head = one_at([](const Pair& at) { return at[1]; }),
-             by_key = one_at([](const Pair& at) { return at[3]; });
+  const auto by_head = one_at([](const Pair&at) { return at[1]; }),
+             by_key = one_at([](const Pair&at) { return at[3]; });
   const auto check_call = [&](const std::vector<Slopes>& slopes) {
     c.host.score = [x = a.to_doubles(), y = b.to_doubles()](double s, int, int h, int, int kv) {
       return s + x[index(h)] + y[index(kv)];
