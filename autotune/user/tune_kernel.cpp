@@ -25,7 +25,8 @@ Device device_of(std::span<const dsl::HostArg> args) {
 
 TuningKey key_of(dsl::KernelInstance& kernel, std::span<const dsl::HostArg> args, Device device,
                  bool may_change_bits) {
-  constexpr std::int64_t kVersion = 2;  // 2: the reference is the model's choice
+  // 2: the reference is the model's choice; 3: winners state the plan fields that they prefer
+  constexpr std::int64_t kVersion = 3;
   return {device_class(device), "kernel " + kernel.name(), kVersion, problem_text(kernel, args),
           may_change_bits ? kAnyBits : kSameBits};
 }
@@ -43,12 +44,26 @@ bool is_legal(const dsl::KernelInstance& kernel, const Tuning& values,
   }
 }
 
-std::optional<Winner> known_winner(dsl::KernelInstance& kernel, const TuningKey& key,
-                                   std::span<const dsl::HostArg> args) {
-  std::optional<Winner> winner = WinnerTable::of_process().find(key);
-  if (!winner) return std::nullopt;
-  const auto values = parse_tuning(winner->config);
-  return values && is_legal(kernel, *values, args) ? winner : std::nullopt;
+struct KnownWinner {
+  Winner row;
+  dsl::TunedChoice choice;
+};
+
+std::optional<KnownWinner> known_winner(dsl::KernelInstance& kernel, const TuningKey& key,
+                                        std::span<const dsl::HostArg> args) {
+  const std::optional<Winner> row = WinnerTable::of_process().find(key);
+  if (!row) return std::nullopt;
+  auto choice = parse_choice(row->config);
+  if (!choice || !is_legal(kernel, choice->values, args)) return std::nullopt;
+  return KnownWinner{*row, std::move(*choice)};
+}
+
+/// Returns the winner's choice for a call, without preferred fields that a pass now rejects.
+dsl::TunedChoice usable(const KnownWinner& known, const dsl::KernelInstance& kernel,
+                        std::span<const dsl::HostArg> args, Device device) {
+  const auto& [values, preferred, why] = known.choice;
+  return {values, accepted_fields(*kernel.with(values), preferred, args, device),
+          fmt::format("tune(): measured earlier: {}\n", known.row.config)};
 }
 
 class UserTuning {
@@ -62,7 +77,7 @@ class UserTuning {
         key_(key_of(kernel, args, device_, options.may_change_bits)) {}
 
   TuneResult run() {
-    const std::optional<Winner> known = known_winner(kernel_, key_, args_);
+    const std::optional<KnownWinner> known = known_winner(kernel_, key_, args_);
     if (known && !options_.again) return take(*known);
     space_ = discover(kernel_, args_);
     if (const auto start = choose_untuned(kernel_, args_, device_)) put_first(start->values);
@@ -70,11 +85,15 @@ class UserTuning {
       fail(ErrorId::nothing_to_tune, kernel_.loc(), {}, kernel_.name());
     // If time is short, the raced settings are spread over the space.
     std::shuffle(space_.settings.begin() + 1, space_.settings.end(), std::mt19937(1));
-    const StoredRace race = race_over(known);
+    StoredRace race = race_over(known);
     UserMeasure measure(kernel_, space_, args_, device_,
                         {options_.may_change_bits, options_.progress});
     const RaceResult result = run_stored(race, measure);
+    const auto winner = static_cast<std::size_t>(result.winner);
+    const dsl::TunedChoice choice{space_.settings[winner], measure.preferred(result.winner)};
+    race.texts[winner] = choice_text(choice);
     publish_winner(race, result);
+    use(choice);
     return result_of(result);
   }
 
@@ -89,29 +108,28 @@ class UserTuning {
     space_.settings.insert(space_.settings.begin(), reference);
   }
 
-  TuneResult take(const Winner& winner) {
+  TuneResult take(const KnownWinner& known) {
     TuneResult out;
-    out.tuning = *parse_tuning(winner.config);
+    out.tuning = known.choice.values;
     out.was_known = true;
-    out.ratio = winner.ratio;
-    out.ratio_high = winner.ratio_high;
-    out.candidates = static_cast<int>(winner.candidates);
-    use(out.tuning);
+    out.ratio = known.row.ratio;
+    out.ratio_high = known.row.ratio_high;
+    out.candidates = static_cast<int>(known.row.candidates);
+    use(usable(known, kernel_, args_, device_));
     return out;
   }
-  /// Makes later calls use the values.
-  void use(const Tuning& values) {
-    const PlanPatch preferred = preferred_plan(*kernel_.with(values), args_, device_);
-    kernel_.tuned.set(kernel_, dsl::shapes_key(kernel_, args_, device_), {values, preferred});
+  /// Makes later calls use the values and the plan.
+  void use(const dsl::TunedChoice& choice) {
+    kernel_.tuned.set(kernel_, dsl::shapes_key(kernel_, args_, device_), choice);
   }
 
-  StoredRace race_over(const std::optional<Winner>& known) const {
+  StoredRace race_over(const std::optional<KnownWinner>& known) const {
     say(fmt::format("{} settings, {} of them cannot be traced; the reference is {}",
                     space_.settings.size(), space_.refused.size(), str(space_.settings.front())));
     StoredRace race{key_, limits_of(options_.budget), {}};
     for (const Tuning& s : space_.settings) race.texts.push_back(str(s));
     race.seeds = std::min<int>(static_cast<int>(space_.settings.size()), race.limits.candidates);
-    if (known) race.incumbent = str(*parse_tuning(known->config));
+    if (known) race.incumbent = str(known->choice.values);
     race.neighbours = [this](int id) { return neighbours(space_, id); };
     race.say = options_.progress;
     return race;
@@ -131,7 +149,6 @@ class UserTuning {
     for (const auto& [id, why] : result.rejected)
       out.rejected.push_back(
           fmt::format("{}: {}", str(space_.settings[static_cast<std::size_t>(id)]), why));
-    use(out.tuning);
     return out;
   }
 
@@ -154,12 +171,8 @@ class TuningScope {
 std::optional<dsl::TunedChoice> choose(dsl::KernelInstance& kernel, const Stream* stream,
                                        std::span<const dsl::HostArg> args, Device device) {
   if (is_tuning) return std::nullopt;
-  const auto winner = known_winner(kernel, key_of(kernel, args, device, false), args);
-  if (winner) {
-    const Tuning values = *parse_tuning(winner->config);
-    return dsl::TunedChoice{values, preferred_plan(*kernel.with(values), args, device),
-                            fmt::format("tune(): measured earlier: {}\n", winner->config)};
-  }
+  if (const auto known = known_winner(kernel, key_of(kernel, args, device, false), args))
+    return usable(*known, kernel, args, device);
   const bool tunes = env().tune != "off" && device.kind != DeviceKind::cpu &&
                      !(stream != nullptr && runtime::is_recording(*stream));
   if (!tunes) return choose_untuned(kernel, args, device);

@@ -19,8 +19,9 @@ struct Traced {
   std::vector<dsl::Tunable> tunables;
   ir::Kernel kernel;
   ir::Plan plan;
-  std::optional<ir::Plan> multicast = {};     ///< the plan that multicasts, if it is another
-  std::optional<std::string> rejection = {};  ///< by a later pass; empty: none, nothing: not tried
+  std::optional<ir::Plan> multicast = {};  ///< the plan that multicasts, if it is another
+  /// Rejections of either plan by a later pass; empty: none, nothing: not tried.
+  std::optional<std::string> rejection = {}, multicast_rejection = {};
 };
 
 constexpr PlanPatch kMulticast{.multicast = true};
@@ -206,21 +207,25 @@ class Comparison {
   std::size_t compared_ = 0, most_ = kMaxCompared;
 };
 
-/// Returns why a pass rejects the kernel with the values of a trace, or an empty text. Other values
-/// may avoid a fault of the compiler, too.
-const std::string& rejection_of(const Ranked& ranked, std::span<const dsl::HostArg> args,
-                                Device device) {
-  std::optional<std::string>& known = ranked.traced->rejection;
-  if (known) return *known;
-  known = "";
+/// Returns why a pass rejects a kernel, or an empty text. Other values may avoid a fault of the
+/// compiler, too.
+std::string rejection_of(dsl::KernelInstance& kernel, std::span<const dsl::HostArg> args,
+                         Device device) {
   try {
-    const auto tuned = ranked.traced->instance->preferring(ranked.estimate.preferred);
-    tuned->launcher.try_passes(*tuned, device, args);
+    kernel.launcher.try_passes(kernel, device, args);
   } catch (const CompileError& e) {
-    known = e.diagnostic().message;
+    return e.diagnostic().message;
   } catch (const InternalError& e) {
-    known = e.message();
+    return e.message();
   }
+  return {};
+}
+
+/// Returns the same for the values of a trace and a plan that it estimates.
+const std::string& rejection_of(Traced& traced, const PlanPatch& preferred,
+                                std::span<const dsl::HostArg> args, Device device) {
+  auto& known = preferred == kMulticast ? traced.multicast_rejection : traced.rejection;
+  if (!known) known = rejection_of(*traced.instance->preferring(preferred), args, device);
   return *known;
 }
 
@@ -238,19 +243,29 @@ std::optional<dsl::TunedChoice> choose_untuned(dsl::KernelInstance& kernel,
   comparison.run();
   std::string rejected;
   for (const Ranked& r : comparison.ranking()) {
-    const std::string& why = rejection_of(r, args, device);
-    if (why.empty())
-      return dsl::TunedChoice{r.values, r.estimate.preferred, comparison.text(r) + rejected};
-    rejected += fmt::format("  {} is rejected: {}\n", str(r.values), why);
+    for (const PlanPatch& preferred : {r.estimate.preferred, PlanPatch()}) {
+      const std::string& why = rejection_of(*r.traced, preferred, args, device);
+      if (why.empty()) return dsl::TunedChoice{r.values, preferred, comparison.text(r) + rejected};
+      rejected += fmt::format("  {} is rejected: {}\n", choice_text({r.values, preferred}), why);
+      if (preferred == PlanPatch()) break;
+    }
   }
   return std::nullopt;
+}
+
+PlanPatch accepted_fields(const dsl::KernelInstance& kernel, const PlanPatch& preferred,
+                          std::span<const dsl::HostArg> args, Device device) {
+  if (preferred == PlanPatch()) return preferred;
+  return rejection_of(*kernel.preferring(preferred), args, device).empty() ? preferred
+                                                                           : PlanPatch();
 }
 
 PlanPatch preferred_plan(const dsl::KernelInstance& kernel, std::span<const dsl::HostArg> args,
                          Device device) {
   const DeviceProfile& gpu = profile_of(device);
   const auto traced = traced_with(kernel, {}, args, ir::Target::of_capability(gpu.capability));
-  return traced ? estimate_of(*traced, args, gpu).preferred : PlanPatch();
+  if (!traced) return {};
+  return accepted_fields(kernel, estimate_of(*traced, args, gpu).preferred, args, device);
 }
 
 }  // namespace tegula::autotune

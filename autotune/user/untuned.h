@@ -16,8 +16,13 @@ inline constexpr std::size_t kMaxCompared = 128;
 std::optional<dsl::TunedChoice> choose_untuned(dsl::KernelInstance& kernel,
                                                std::span<const dsl::HostArg> args, Device device);
 
+/// Returns `preferred`, or no fields if a pass rejects the kernel with them.
+PlanPatch accepted_fields(const dsl::KernelInstance& kernel, const PlanPatch& preferred,
+                          std::span<const dsl::HostArg> args, Device device);
+
 /// Returns the fields of the plan, apart from the values of tune(), that shorten the estimated time
-/// of a call of a kernel whose values are given: `multicast`, or none.
+/// of a call of a kernel whose values are given: `multicast`, or none, also if a pass rejects the
+/// kernel with it.
 PlanPatch preferred_plan(const dsl::KernelInstance& kernel, std::span<const dsl::HostArg> args,
                          Device device);
 

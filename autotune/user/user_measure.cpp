@@ -31,7 +31,8 @@ void UserMeasure::say(const std::string& line) const {
 /// reference has some, too) are not assembled: assembly takes longest for them, and they never win.
 void UserMeasure::compile(int candidate, Candidate& c, Prepared& out) {
   const auto tuned = kernel_.with(space_.settings[static_cast<std::size_t>(candidate)]);
-  c.instance = tuned->preferring(preferred_plan(*tuned, args_, device_));
+  c.preferred = preferred_plan(*tuned, args_, device_);
+  c.instance = tuned->preferring(c.preferred);
   if (candidate != 0 && !is_degraded_ && !device_.on_host()) {
     out.why = defects_of(c.instance->launcher.try_passes(*c.instance, device_, args_));
     if (!out.why.empty()) {
@@ -105,8 +106,10 @@ std::vector<Prepared> UserMeasure::prepare(std::span<const int> candidates) {
   std::vector<Candidate> made(candidates.size());
   on_all_threads(candidates.size(),
                  [&](std::size_t i) { out[i] = compile_one(candidates[i], made[i]); });
-  for (std::size_t i = 0; i < candidates.size(); ++i)
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    preferred_[candidates[i]] = made[i].preferred;
     if (out[i].verdict == Verdict::ok) load(candidates[i], made[i], out[i]);
+  }
   compiled_ += candidates.size();
   say(fmt::format("compiled {} settings", compiled_));
   return out;

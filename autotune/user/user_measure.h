@@ -31,11 +31,14 @@ class UserMeasure : public Measure {
   Round round(std::span<const int> candidates, int repetitions, std::uint64_t seed) override;
   void forget(int candidate) override;
   double reference_ns() const override { return launches_->reference_ns(); }
+  /// Returns the fields of the plan that a prepared candidate was compiled to prefer.
+  PlanPatch preferred(int candidate) const { return preferred_.at(candidate); }
 
  private:
   struct Candidate {
     std::shared_ptr<dsl::KernelInstance> instance;
     std::shared_ptr<const runtime::CompiledKernel> kernel;
+    PlanPatch preferred;
   };
   Prepared compile_one(int candidate, Candidate& c);
   void compile(int candidate, Candidate& c, Prepared& out);
@@ -51,6 +54,7 @@ class UserMeasure : public Measure {
   Options options_;
   MeasuredTensors tensors_;
   std::unique_ptr<LaunchMeasure> launches_;
+  std::map<int, PlanPatch> preferred_;
   bool is_degraded_ = false;  ///< the reference's code is degraded
   std::size_t compiled_ = 0;
 };

@@ -9,6 +9,7 @@
 #include <random>
 #include <set>
 
+#include "ir/plan_request.h"
 #include "ir/text.h"
 #include "support/text.h"
 #include "tegula/error.h"
@@ -184,6 +185,10 @@ std::string problem_text(dsl::KernelInstance& kernel, std::span<const dsl::HostA
   return text;
 }
 
+namespace {
+
+constexpr std::string_view kFields = " | ";  // precedes the preferred fields
+
 std::optional<Tuning> parse_tuning(std::string_view text) {
   Tuning values;
   for (const std::string_view item : split(text, ' ')) {
@@ -196,6 +201,26 @@ std::optional<Tuning> parse_tuning(std::string_view text) {
     values[std::string(item.substr(0, equals))] = value;
   }
   return values;
+}
+
+}  // namespace
+
+std::string choice_text(const dsl::TunedChoice& choice) {
+  const std::string values = str(choice.values);
+  if (choice.preferred == PlanPatch()) return values;
+  return values + std::string(kFields) + ir::str(choice.preferred);
+}
+
+std::optional<dsl::TunedChoice> parse_choice(std::string_view text) {
+  const std::size_t end = text.find(kFields);
+  const auto values = parse_tuning(text.substr(0, end));
+  if (!values) return std::nullopt;
+  if (end == text.npos) return dsl::TunedChoice{*values};
+  try {
+    return dsl::TunedChoice{*values, ir::parse_plan_patch(text.substr(end + kFields.size()))};
+  } catch (const CompileError&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace tegula::autotune

@@ -41,7 +41,9 @@ std::vector<int> neighbours(const UserSpace& space, int of);
 /// strides of each argument. Equal in every process.
 std::string problem_text(dsl::KernelInstance& kernel, std::span<const dsl::HostArg> args);
 
-/// Parses the format of str(Tuning); returns nullopt if the text does not match.
-std::optional<Tuning> parse_tuning(std::string_view text);
+/// Returns the text of values and preferred fields: "BK=64 BM=128", "BK=64 BM=128 | multicast=1".
+std::string choice_text(const dsl::TunedChoice& choice);
+/// Parses this format; returns nullopt if the text does not match.
+std::optional<dsl::TunedChoice> parse_choice(std::string_view text);
 
 }  // namespace tegula::autotune

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "autotune/device_class.h"
+#include "autotune/store/winner_table.h"
 #include "autotune/user/argument_copies.h"
 #include "autotune/user/user_space.h"
 #include "support/env.h"
@@ -13,6 +15,7 @@
 namespace tegula::tune_kernel_test {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -242,11 +245,57 @@ TEST(UserSpace, LargeSpacesAreSampled) {
       Contains(Tuning{{"A", 0}, {"B", 3}, {"C", 0}, {"D", 0}, {"E", 0}, {"F", 0}, {"G", 0}}));
 }
 
-TEST(UserSpace, TuningsAreReadAsTheyAreWritten) {
+TEST(UserSpace, ChoicesAreReadAsTheyAreWritten) {
   const Tuning t{{"BM", 128}, {"BN", -1}};
-  EXPECT_EQ(autotune::parse_tuning(str(t)), t);
-  for (const char* bad : {"", "BM", "BM=", "=4", "BM=4x", "BM=99999999999", "BM=4  BN=4"})
-    EXPECT_EQ(autotune::parse_tuning(bad), std::nullopt) << bad;
+  EXPECT_EQ(autotune::choice_text({t, {.multicast = true}}), "BM=128 BN=-1 | multicast=1");
+  for (const PlanPatch& preferred : {PlanPatch(), PlanPatch{.multicast = true}}) {
+    const auto read = autotune::parse_choice(autotune::choice_text({t, preferred}));
+    ASSERT_TRUE(read);
+    EXPECT_EQ(read->values, t);
+    EXPECT_EQ(read->preferred, preferred);
+  }
+  for (const char* bad : {"", "BM", "BM=", "=4", "BM=4x", "BM=99999999999", "BM=4  BN=4",
+                          "BM=4 | multicast", "BM=4 | other=1", " | multicast=1"})
+    EXPECT_FALSE(autotune::parse_choice(bad)) << bad;
+}
+
+/// Calls run with the plan that was measured, whatever the model prefers now, and without it if a
+/// pass rejects the kernel with it.
+TEST_F(TuneKernel, CallsHaveThePlanOfTheStoredWinner) {
+  const Tensor A = Tensor::integers({128, 64}, DType::bf16, -2, 2, 1, Device::sim()),
+               B = Tensor::integers({64, 128}, DType::bf16, -2, 2, 2, Device::sim()),
+               C = Tensor::zeros({128, 128}, DType::f32, Device::sim());
+  const auto call = [&](const char* stored) {
+    const auto k = kernel("product", [](In<bf16, 2> a, In<bf16, 2> b, Out<f32, 2> c) {
+      const int rows = tune("ROWS", {64, 128});
+      for (auto [m, n] : grid(c, rows, 64)) {
+        auto acc = zeros<f32>(rows, 64);
+        for (auto i : steps(a.cols(), 64)) acc = dot(a(m, i), b(i, n), acc);
+        c(m, n) = acc;
+      }
+    });
+    const auto args = k.pack(A, B, C);
+    autotune::WinnerTable::of_process().publish(
+        {{autotune::device_class(Device::sim()), "kernel product", 3,
+          autotune::problem_text(k.instance(), args), autotune::kSameBits},
+         stored,
+         "",
+         0.5,
+         0.5,
+         2,
+         "",
+         0});
+    k(A, B, C);
+    return k.explain();
+  };
+  in_process([&] {
+    EXPECT_THAT(call("ROWS=64"), Not(HasSubstr(" stages=3 ")));
+    EXPECT_THAT(call("ROWS=64 | stages=3"),
+                AllOf(HasSubstr("measured earlier: ROWS=64 | stages=3"), HasSubstr(" stages=3 ")));
+    EXPECT_THAT(call("ROWS=64 | stages=4000"),
+                AllOf(HasSubstr("tune(): measured earlier"), Not(HasSubstr(" stages=4000 "))));
+    return true;
+  });
 }
 
 TEST(ArgumentCopies, KeepTheUsersTensorsAndReportWritesOutside) {

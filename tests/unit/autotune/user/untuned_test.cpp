@@ -85,6 +85,18 @@ TEST(Untuned, OperandsWithSplitLinesAreMulticast) {
   EXPECT_EQ(product_choice(eight_lines(), {16, 4096, 4096}).preferred, PlanPatch());
 }
 
+TEST(Untuned, PlanFieldsThatAPassRejectsAreDropped) {
+  const auto k = eight_lines().with({{"BM", 64}, {"BN", 64}, {"BK", 64}});
+  const auto args = k.pack(of({256, 256}, kBf16), of({256, 256}, kBf16), of({256, 256}, kBf16));
+  const auto accepted = [&](const PlanPatch& preferred) {
+    return accepted_fields(k.instance(), preferred, args, Device::sim());
+  };
+  EXPECT_EQ(accepted({.multicast = true}), PlanPatch{.multicast = true});
+  EXPECT_EQ(accepted({.stages = 3}), PlanPatch{.stages = 3});
+  EXPECT_EQ(accepted({.stages = 4000}), PlanPatch()) << "no room in shared memory";
+  EXPECT_EQ(accepted({}), PlanPatch());
+}
+
 TEST(Untuned, SmallProductsTakeSmallTiles) {
   const Tuning few = product_choice(eight_lines(), {16, 4096, 4096}).values;
   EXPECT_EQ(few.at("BM"), 64);
