@@ -225,10 +225,11 @@ bool has_one_tile_for_each_sm(const P& p, const C& c, const Limits& gpu) {
   return c.pingpong && tiles_of(p, c) <= gpu.num_sms;
 }
 bool is_no_multicast(const P& p, const C& c, const Limits& gpu) {
-  return c.multicast != Multicast::none && (c.parts > 1 || !is_wgmma(p, c, gpu));
+  const bool keeps_ctas_apart = c.split == SplitK::none || c.split == SplitK::partials;
+  return c.multicast != Multicast::none && (!keeps_ctas_apart || !is_wgmma(p, c, gpu));
 }
-bool has_no_tile_below(const P& p, const C& c, const Limits&) {
-  return c.multicast == Multicast::b && p.m <= c.bm;
+bool has_no_neighbour(const P& p, const C& c, const Limits&) {
+  return c.multicasts() && !has_shared_operand(p, c);
 }
 
 /// If an epilogue reads matrices, these also use L2 bandwidth, and multicast of B makes ping-pong
@@ -329,8 +330,8 @@ constexpr MatmulRule kRules[] = {
      has_one_tile_for_each_sm},
     {"multicast", "operands are multicast by whole tiles of wgmma", refused, axis::multicast,
      is_no_multicast},
-    {"tile_below", "no two tiles share columns of B", dominated, axis::multicast,
-     has_no_tile_below},
+    {"neighbour", "no two consecutive tiles share an operand", dominated, axis::multicast,
+     has_no_neighbour},
     {"matrices", "ping-pong tiles beside matrices multicast", dominated, axis::multicast,
      keeps_b_beside_matrices},
     {"ring", "the engine's ring has other stages", refused, axis::stages, has_ring_of_other_engine},

@@ -46,8 +46,9 @@ MatmulConfig canonical(MatmulConfig c, const MatmulProblem& p, const Limits& gpu
   if (c.split == SplitK::stream) c.parts = gpu.num_sms;
   if (c.parts == 1) c.split = SplitK::none;
   if (c.split == SplitK::none) c.parts = 1;
-  const bool is_shared = gpu.target->has_wgmma && c.split == SplitK::none && p.m > c.bm;
-  if (!is_shared) c.multicast = Multicast::none;
+  const bool may_multicast = c.split == SplitK::none || c.split == SplitK::partials;
+  if (!gpu.target->has_wgmma || !may_multicast || !has_shared_operand(p, c))
+    c.multicast = Multicast::none;
   if (!gpu.target->has_wgmma) c.pingpong = c.tma_store = false;
   if (size_bytes(p.operands) != 2 || !p.repacks()) c.operands = OperandPath::tma;
   return c;

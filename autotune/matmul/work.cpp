@@ -30,17 +30,26 @@ double lines_of(std::int64_t extent, int tile, std::int64_t bk, int bytes, bool 
   return lines * requests_of_a_line(phase);
 }
 
-/// Fractions of A's rows and of B's columns that a CTA loads without sharing them. A cluster has
-/// consecutive tiles: vertically adjacent ones in a matrix, horizontally adjacent ones in a batch.
-/// If their number is odd, one pair shares nothing.
+bool shares_rows(const MatmulProblem& p, const MatmulConfig& c) {
+  return p.is_batched || c.split == SplitK::partials;
+}
+
+/// Returns the number of consecutive tiles that share an operand: rows of A if the grid has one
+/// dimension more than the result (batches, and parts of k), else columns of B.
+std::int64_t sharing_tiles(const MatmulProblem& p, const MatmulConfig& c) {
+  return shares_rows(p, c) ? ceil_div(p.n, c.bn) : ceil_div(p.m, c.bm);
+}
+
+/// Fractions of A's rows and of B's columns that a CTA loads without sharing them. If the number of
+/// tiles is odd, one pair shares nothing.
 struct Unshared {
   double rows = 1, columns = 1;
 
   Unshared(const MatmulProblem& p, const MatmulConfig& c) {
     if (c.multicast != Multicast::b) return;
-    const std::int64_t tiles = p.is_batched ? ceil_div(p.n, c.bn) : ceil_div(p.m, c.bm);
+    const std::int64_t tiles = sharing_tiles(p, c);
     const double share = tiles % 2 == 0 ? 0.5 : 0.5 + 0.5 / static_cast<double>(tiles);
-    (p.is_batched ? rows : columns) = share;
+    (shares_rows(p, c) ? rows : columns) = share;
   }
 };
 
@@ -64,6 +73,12 @@ double scattered_bytes_of_stage(const MatmulProblem& p, const MatmulConfig& c) {
 }
 
 }  // namespace
+
+bool has_shared_operand(const MatmulProblem& p, const MatmulConfig& c) {
+  constexpr int kHalves = 2 * 8;  // each CTA loads half of a box, in swizzle atoms of 8 rows
+  const bool has_halves = !shares_rows(p, c) || !p.a_k_major || c.bm % kHalves == 0;
+  return has_halves && sharing_tiles(p, c) > 1;
+}
 
 MmaEngine engine_of(const MatmulProblem& p, const MatmulConfig& c, ir::Target target) {
   const bool is_fma = p.operands == DType::f32 && !p.tf32;

@@ -18,6 +18,10 @@ struct AccumulatorShape {
 };
 AccumulatorShape accumulator_of(const MatmulProblem& problem, const MatmulConfig& config);
 
+/// Returns true if consecutive tiles share an operand that they can multicast: columns of B or, in
+/// a batch and for parts that a second kernel adds, rows of A, in multiples of 16.
+bool has_shared_operand(const MatmulProblem& problem, const MatmulConfig& config);
+
 /// Returns the bytes of one stage of the operand ring.
 int stage_bytes(const MatmulProblem& problem, const MatmulConfig& config);
 /// Returns the number of ring stages that fit in shared memory, at most 8.

@@ -238,6 +238,13 @@ TEST_F(Assembled, MulticastMatmul) {
                    C = Tensor::zeros({64, 64}, c.result, Device::cpu());
       check(traced("matmul", [&] { matmul(stream, A, B, C, c.config, c.options); }));
     }
+  for (MatmulConfig parts : {config(192, 192, 64), config(144, 192, 64, true),
+                             config(176, 192, 64, true), config(208, 128, 64, true)}) {
+    parts.split = SplitK::partials, parts.parts = 2;
+    SCOPED_TRACE(parts.str());
+    const Tensor A = host({64, 256}), B = host({256, 64}), C = host({64, 64});
+    check(traced("matmul_split_k", [&] { matmul(stream, A, B, C, parts); }));
+  }
   const auto gated = gated_matmul<tegula::bf16, tegula::bf16>(
       [](Tile gate, Tile up, Index, Index) { return silu(gate) * up; });
   const Tensor A = host({64, 64}), W = host({64, 64}), C = host({64, 64});

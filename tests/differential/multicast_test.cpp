@@ -196,6 +196,26 @@ TEST_P(Multicast, HeightsBetweenPowersOfTwo) {
   }
 }
 
+/// Parts of k that a second kernel adds: tiles of one part share rows of A. Odd numbers of tiles,
+/// ragged and empty parts.
+TEST_P(Multicast, PartsOfK) {
+  std::vector<MatmulConfig> configs{{192, 192, 64}, {128, 256, 64}};
+  for (const int bm : {136, 176})
+    configs.push_back({.bm = bm, .bn = 192, .bk = 64, .swap_ab = true});
+  for (MatmulConfig config : configs)
+    for (const int parts : {2, 5}) {
+      config.split = SplitK::partials, config.parts = parts;
+      config.multicast = tegula::Multicast::b;
+      SCOPED_TRACE(config.str());
+      for (const auto& [m, n, k] : {Shape{264, 520, 712}, {136, 776, 136}, {1, 264, 200}}) {
+        const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),
+                     C = empty({m, n}, DType::bf16);
+        matmul(stream(), A, B, C, config);
+        expect_equal(C, product(A, B));
+      }
+    }
+}
+
 /// A thread of a consumer warp is the producer; few slots; other widths.
 TEST_P(Multicast, OtherPlans) {
   for (const char* plan : {"producer_warps=0 consumer_registers=0", "stages=2",

@@ -29,7 +29,7 @@ constexpr auto enumerator_names(SplitK) {
 /// multicasts it (TMA multicast).
 enum class Multicast : std::uint8_t {
   none,  ///< each CTA loads its own operands
-  b,     ///< columns of B
+  b,     ///< columns of B; rows of A in a batch and for SplitK::partials
 };
 constexpr auto enumerator_names(Multicast) { return std::array<std::string_view, 2>{"none", "b"}; }
 
@@ -55,8 +55,8 @@ struct MatmulConfig {
   /// Stages of the operand ring, 2 to 8, limited by shared memory; 0: up to 4.
   int stages = 0;
   OperandPath operands = OperandPath::tma;  ///< path of 16-bit types
-  /// `b`: CTAs of vertically adjacent tiles form clusters of two (not with cluster split-K or
-  /// stream-K). Requires sm_90 and tiles that fill an SM, and is ignored otherwise.
+  /// `b`: CTAs of adjacent tiles form clusters of two (not with cluster split-K or stream-K).
+  /// Requires sm_90 and tiles that fill an SM, and is ignored otherwise.
   Multicast multicast = Multicast::none;
   /// Ping-pong: each tile belongs to one warpgroup (bm x bn up to 128x128 or 64x256), and two
   /// warpgroups alternate, so that the epilogue of one tile overlaps the mainloop of the next.

@@ -104,6 +104,11 @@ TEST(MatmulSpace, Canonical) {
   EXPECT_EQ(canonical({.split = SplitK::cluster, .parts = 1}), "128x256x64");
   EXPECT_EQ(canonical({.parts = 4}), "128x256x64");
   EXPECT_EQ(canonical({.multicast = Multicast::b}), "128x256x64") << "no tile below";
+  const MatmulConfig parts{.split = SplitK::partials, .parts = 2, .multicast = Multicast::b};
+  EXPECT_EQ(canonical(parts), "128x256x64 split_k 2 multicast b") << "parts share rows of A";
+  MatmulConfig odd = parts;
+  odd.bm = 136, odd.bn = 192, odd.swap_ab = true;
+  EXPECT_EQ(canonical(odd), "136x192x64 split_k 2 swap_ab") << "no halves in atoms of 8 rows";
   EXPECT_EQ(canonical({.operands = OperandPath::direct}), "128x256x64") << "TMA takes them";
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -72,26 +73,45 @@ using Products = std::make_index_sequence<run_end<Tile>(&Fn::operator(), 0)>;
 template <class P, std::size_t>
 using Repeated = P;
 
+/// k-iterations of a mainloop: those of `range`, moved by `first`.
+struct Iterations {
+  tegula::detail::LoopRange range;
+  std::optional<Tile> first = {};
+
+  Iterations(const tegula::detail::LoopRange& all) : range(all) {}  // NOLINT: implicit
+  Iterations(const tegula::detail::LoopRange& all, const Tile& from) : range(all), first(from) {}
+
+  Index at(const Index& k) const { return first ? k.shifted(*first) : k; }
+};
+
+/// Returns part `number` of `parts` of the iterations over k. All parts have equal numbers of them,
+/// as tiles that multicast must; those beyond the end of k add zeros.
+inline Iterations equal_part(const Tile& k, int bk, const Tile& number, const Tile& parts) {
+  const Tile extent = ((k + (bk - 1)) / bk + (parts - 1)) / parts * bk;
+  return {steps(extent, bk), number * extent};
+}
+
 /// Mainloop over some k-iterations of A's rows `m` and columns `n` of each B. Accumulators have the
 /// shape of the MMA's tiles: with swap A/B, A's rows are their columns.
 template <class T, class ViewA, class... ViewB>
 std::array<Tile, sizeof...(ViewB)> mainloop(const MatmulTraits& v, const Index& m, const Index& n,
-                                            const tegula::detail::LoopRange& some, const ViewA& A,
+                                            const Iterations& some, const ViewA& A,
                                             const ViewB&... B) {
   constexpr bool kSharesA = sizeof...(ViewB) > 1;
   const auto accumulator = [&](const auto& /*b*/) {
     return v.swap_ab ? zeros<Accumulator<T>>(v.bn, v.bm) : zeros<Accumulator<T>>(v.bm, v.bn);
   };
   std::array<Tile, sizeof...(ViewB)> sums{accumulator(B)...};
-  for (auto k : some.stages(v.stages)) {
+  for (auto i : some.range.stages(v.stages)) {
+    const Index k = some.at(i);
     const Tile shared = kSharesA ? A(m, k) : Tile();
     const auto a = [&]() -> Tile { return kSharesA ? shared : A(m, k); };
     const auto add = [&](const auto& b, Tile& acc) {
       acc = v.swap_ab ? mma_accumulate<T>(v.options, b(k, n).T(), a().T(), acc)
                       : mma_accumulate<T>(v.options, a(), b(k, n), acc);
     };
-    std::size_t i = 0;
-    (add(B, sums[i++]), ...);
+    std::size_t product = 0;
+    (add(B, sums[product++]), ...);
   }
   return sums;
 }
@@ -148,12 +168,13 @@ using BatchedMatmul = BatchedMatmuls<Products<Fn>, T, O, Fn, Extra...>;
 template <class T>
 struct SplitKMatmul {
   MatmulTraits config{};
+  PlanPatch plan() const { return config.plan(); }
   void operator()(In<T, 2> A, In<T, 2> B, Out<Accumulator<T>, 3> P) const {
     const MatmulTraits& v = config;
     for (auto [s, m, n] : grid(P, 1, v.bm, v.bn)) {
       grid_launch_dependents();
       v.wait_for_repack();
-      const auto part = steps(A.cols(), v.bk).chunk(s.first(), P.dim(0));
+      const Iterations part = equal_part(A.cols(), v.bk, s.first(), P.dim(0));
       P(s, m, n) = v.undo_swap_ab(mainloop<T>(v, m, n, part, A, B)[0]);
     }
   }
@@ -164,10 +185,12 @@ template <class T, class O, class Fn, class... Extra>
 struct SplitKReduction {
   Fn epilogue;
   void operator()(In<Accumulator<T>, 3> P, Result<O, 2> C, Extra... extra) const {
+    constexpr int kAtOnce = 4;  // loads in flight, as each takes a latency of the L2
     for (auto [m, n] : grid(C, 4, 256)) {
       grid_dependency_wait();
       Tile sum = zeros<Accumulator<T>>(4, 256);
-      for (auto s : steps(P.dim(0), 1)) sum = sum + P(s, m, n);
+      for (auto s : steps(P.dim(0), kAtOnce))
+        for (int i = 0; i < kAtOnce; ++i) sum = sum + fill_absent(P(s.slice(i, 1), m, n), 0);
       store_result(call_with(epilogue, std::tie(sum), Index(Tile(0), 1), m, n, extra...), C, m, n);
     }
   }
