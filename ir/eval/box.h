@@ -1,6 +1,7 @@
 #pragma once
 // A box of a view: the elements that load_view, store_view and copy_async access, and the subset of
 // them inside the tensor.
+#include "ir/access.h"
 #include "ir/eval/number.h"
 #include "ir/eval/program.h"
 

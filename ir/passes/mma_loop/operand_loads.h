@@ -5,6 +5,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "ir/access.h"
 #include "ir/analysis/page_boxes.h"
 #include "ir/clone_op.h"
 #include "ir/pipeline.h"
