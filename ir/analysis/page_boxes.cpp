@@ -160,7 +160,7 @@ class IndexTiles {
 std::optional<PageBoxes> page_boxes(const Kernel& k, const OpData& load) {
   const Type tile = k.type(load.results[0]);
   const BoxAccess a = access_of(k, load);
-  if (tile.rank() != 2 || a.gathered_dim() != 0) return std::nullopt;
+  if (tile.rank() != 2 || a.gathered_dim() != 0 || a.has_limits()) return std::nullopt;
   const ViewFacts& facts = k.type(a.view).view_facts();
   IndexTiles tiles(k);
   PageBoxes boxes;
