@@ -60,7 +60,7 @@ inline constexpr DeviceProfile kH200{
              .cluster_part = 450,
              .cluster_bytes = 5.74,
              .stream_fixup = 23086,
-             .cluster_fill = 0.909,
+             .cluster_fill = 0.665,
              .under_way = 4600000,
              .crowding = 0.15,
              .memory_gaps = 0.03,

@@ -93,7 +93,7 @@ std::string broken_box_rule(const Box& box) {
 /// address on an H200 if a map's base is before its memory (docs/wgmma-pipeline.md).
 bool base_is_readable(Warp& w, const Instr& i, const Box& box, int lane) {
   const auto base = reinterpret_cast<std::uintptr_t>(box.map->base);
-  if (w.cta.global().contains(base, kSwizzleChunkBytes)) return true;
+  if (w.cta.global().contains(base, 1)) return true;
   w.cta.report(
       w, i, Detector::TensorMapRule,
       fmt::format("no element of the box is inside the tensor, whose base {:#x} is outside "

@@ -69,7 +69,7 @@ class IndexTiles {
     const OpData& d = k_[op];
     const auto operand = [&](std::size_t i) { return of(d.operands[i]); };
     using enum Opcode;
-    if (d.is(Splat, ConvertLayout, Bitcast)) return operand(0);
+    if (d.is(Splat, ConvertLayout, Bitcast) || is_widening(d)) return operand(0);
     if (d.opcode == Const) return uniform(constant_value(k_, d.results[0]));
     if (d.opcode == Add && is_position(d)) return {Along::Position};
     if (d.opcode == Cmp) return compare(d);
@@ -86,6 +86,12 @@ class IndexTiles {
     for (std::size_t i = 0; i < d.operands.size(); ++i)
       if (!is_known || !operand(i).is_uniform()) return {};
     return is_known && !d.operands.empty() ? uniform() : Known();
+  }
+
+  /// Returns true for a cast that keeps each number: subscripts of large views have 64 bits.
+  bool is_widening(const OpData& d) const {
+    return d.opcode == Opcode::Cast && k_.type(d.operands[0]).dtype() == DType::i32 &&
+           k_.type(d.results[0]).dtype() == DType::i64;
   }
 
   bool is_position(const OpData& sum) {
