@@ -107,7 +107,7 @@ AttentionConfig AttentionHeuristics::config(const AttentionCall& c, bool splits_
   if (given) config.block_q = given->block_q, config.block_kv = given->block_kv;
   const bool is_small = given && p.pack_gqa && p.queries <= kSmallQBlock;
   if (is_small || gathers_rows(c)) config.block_q = kSmallQBlock;
-  if (pairs_ctas(c))
+  if (gathers_rows(c) && !given && has_wgmma(c.Q.device()))
     config.block_kv = std::min(config.block_kv, keys_of_paired_ctas(p.head_dim, p.head_dim_v));
   return config;
 }
@@ -130,7 +130,8 @@ bool AttentionHeuristics::gathers_rows(const AttentionCall& c) const {
 }
 
 bool AttentionHeuristics::pairs_ctas(const AttentionCall& c) const {
-  return gathers_rows(c) && !given_tiles() && has_wgmma(c.Q.device());
+  const bool has_tma_pages = std::gcd(c.K.size(2), std::int64_t{config(c).block_kv}) % 16 == 0;
+  return gathers_rows(c) && !given_tiles() && has_wgmma(c.Q.device()) && !has_tma_pages;
 }
 
 std::optional<WorkExtents> AttentionHeuristics::listed_work(const AttentionCall& c) const {

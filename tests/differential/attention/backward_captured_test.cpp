@@ -350,8 +350,8 @@ TEST_P(BackwardCaptured, GradientsOfEachCallAreItsOwn) {
       {.score = [&](const Tile& s, const Tile&, const Tile& h, const Tile&, const Tile& kv) {
         return s + view<f32, 1>(a)(h) + view<f32, 1>(b)(kv);
       }});
-  const auto by_head = one_at([](const Pair&at) { return at[1]; }),
-             by_key = one_at([](const Pair&at) { return at[3]; });
+  const auto by_head = one_at([](const Pair& at) { return at[1]; }),
+             by_key = one_at([](const Pair& at) { return at[3]; });
   const auto check_call = [&](const std::vector<Slopes>& slopes) {
     c.host.score = [x = a.to_doubles(), y = b.to_doubles()](double s, int, int h, int, int kv) {
       return s + x[index(h)] + y[index(kv)];
