@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that matrix products stay short. Lines that are not blank count, comments included.
 
-- The library's GEMM, with gated ones and the plans of its calls, has at most 560: every file of kernels/matmul, and
+- The library's GEMM, with gated ones and the plans of its calls, has at most 580: every file of kernels/matmul, and
   of kernels/include/tegula/kernels the headers matmul.h (what callers see), matmul_kernels.h (the kernels) and
   fused_matmul.h (epilogues). Files that other kernels use, too, do not count: the language (dsl), the
   choice of a configuration (autotune/matmul), copies of operands (kernels/copy).
@@ -36,7 +36,7 @@ def main(arguments):
     known = {*product, *log_space}
     # Each new header of products must be counted.
     faults = [f"{path.relative_to(ROOT)} is counted nowhere" for path in HEADERS.glob("*matmul*") if path not in known]
-    limits = [("the library's product", sum(len(lines(path)) for path in product), 560),
+    limits = [("the library's product", sum(len(lines(path)) for path in product), 580),
               ("log-space products", sum(len(lines(path)) for path in log_space), 160),
               ("the user's kernel", lambda_lines(ROOT / "examples/03_matmul.cpp", "kernel("), 10)]
     if "--report" in arguments:
