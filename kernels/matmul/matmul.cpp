@@ -90,7 +90,7 @@ MatmulSteps::MatmulSteps(PlanBuilder& plan, const MatmulConfig* given, const Mat
     problem.gates = static_cast<int>(products);
     return choose_matmul(problem, A.device(), is_gated ? "gated_matmul" : "matmul");
   };
-  if (given && !is_gated && split_of(*given, A) == SplitK::cluster) check_cluster(*given);
+  if (given && !is_gated && A.rank() == 2) check_cluster(*given);
   config = given ? *given : chosen();
   if (is_gated) config.split = SplitK::none, config.swap_ab = false;
   split = split_of(config, A), is_batched = A.rank() == 3;

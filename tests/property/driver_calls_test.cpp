@@ -144,11 +144,11 @@ TEST_F(DriverCalls, Attention) {
   expect("with all extras", "launch 1; maps 3", of(plain, {}, Extra::all));
   expect("large", "launch 2, capture 1, id 1; maps 6", of(plain, kLarge));
   expect("large with Lse", "launch 2, capture 1, id 1; maps 6", of(plain, kLarge, Extra::lse));
-  expect("causal", "launch 2, capture 1, id 1; maps 6", of(causal, kLarge));
-  expect("ALiBi", "launch 1; maps 3",
+  expect("causal", "launch 2, capture 1, id 1; maps 8", of(causal, kLarge));
+  expect("ALiBi", "launch 1; maps 4",
          of(Attention({.mask = masks::causal(), .score = scores::alibi(8)}), {}));
   expect(
-      "stick breaking", "launch 1; maps 3",
+      "stick breaking", "launch 1; maps 4",
       of(Attention({.mask = masks::causal(), .weighting = AttentionNormalization::stick_breaking}),
          {}));
 }
@@ -193,8 +193,8 @@ TEST_F(DriverCalls, Varlen) {
       return [=](const Stream& stream) { a.varlen(stream, Q, K, V, O, lengths); };
     };
   };
-  expect("sequences", "launch 1, capture 1, id 1; maps 3", of(Attention({})));
-  expect("documents in sequences", "launch 3, capture 1, id 1; maps 3",
+  expect("sequences", "launch 1, capture 1, id 1; maps 4", of(Attention({})));
+  expect("documents in sequences", "launch 3, capture 1, id 1; maps 4",
          of(Attention({.mask = masks::document(tensor({4096}, DType::i32))})));
 }
 
@@ -221,12 +221,12 @@ TEST_F(DriverCalls, Paged) {
       };
     };
   };
-  expect("decoding", "launch 2; maps 0", of(1));
-  expect("several queries", "launch 2; maps 0", of(4));
-  expect("scheduled decoding", "launch 3, capture 1, id 1; maps 0", of(1, true));
-  expect("scheduled queries", "launch 3, capture 1, id 1; maps 0", of(4, true));
-  expect("mixed", "launch 2; maps 1", of(200));
-  expect("with a rotation and slots", "launch 2; maps 1", of(200, false, true));
+  expect("decoding", "launch 2, capture 1, id 1; maps 4", of(1));
+  expect("several queries", "launch 2, capture 1, id 1; maps 4", of(4));
+  expect("scheduled decoding", "launch 3, capture 1, id 1; maps 4", of(1, true));
+  expect("scheduled queries", "launch 3, capture 1, id 1; maps 4", of(4, true));
+  expect("mixed", "launch 2, capture 1, id 1; maps 5", of(200));
+  expect("with a rotation and slots", "launch 2, capture 1, id 1; maps 5", of(200, false, true));
 }
 
 // ---- products
