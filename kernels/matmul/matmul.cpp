@@ -15,12 +15,11 @@ bool uses_tensor_cores(const Tensor& A, const MatmulOptions& options) {
   return A.dtype() != DType::f32 || options.tf32;
 }
 
-/// Returns the split-K that a call uses: none if k has a single iteration, and only stream-K for
-/// batches.
+/// Returns the split-K that a call uses: stream-K only if k > 0, other kinds only for matrices
+/// without a batch dimension.
 SplitK split_of(const MatmulConfig& c, const Tensor& A) {
-  const std::int64_t k = A.size(-1);
-  if (c.split == SplitK::stream) return c.parts > 0 && k > 0 ? c.split : SplitK::none;
-  return c.parts > 1 && A.rank() == 2 && k > c.bk ? c.split : SplitK::none;
+  if (c.split == SplitK::stream) return c.parts > 0 && A.size(-1) > 0 ? c.split : SplitK::none;
+  return A.rank() == 3 || c.parts <= 1 ? SplitK::none : c.split;
 }
 
 /// Throws T1662 if the accumulator's rows cannot be divided among the CTAs of the cluster.
