@@ -2,7 +2,6 @@
 #include "kernels/attention/forward_kernel.h"
 
 #include <numbers>
-#include <numeric>
 
 #include "kernels/attention/arguments.h"
 #include "kernels/attention/query_rows.h"
@@ -306,8 +305,7 @@ class Program {
   /// Returns a divisor of the first keys of blocks: blocks of pages begin where TMA can load them.
   int first_key_divisor() const {
     if (!paged_.table) return 1;
-    const int rows = std::gcd(static_cast<int>(x_.K.static_dim(2)), tiles_.block_kv);
-    return rows % 16 == 0 ? rows : 1;
+    return rows_of_page_boxes(x_.K.static_dim(2), tiles_.block_kv);
   }
 
   /// Returns the rescaling of this pass; `row_max` needs the exact maximum.

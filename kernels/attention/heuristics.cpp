@@ -1,7 +1,6 @@
 #include "kernels/attention/heuristics.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "tegula/int_math.h"
 #include "tegula/kernels/copy.h"
@@ -129,18 +128,16 @@ bool AttentionHeuristics::gathers_rows(const AttentionCall& c) const {
   return c.is_paged && c.pack_gqa && can_gather_queries(c.Q.size(3), c.V.size(3));
 }
 
-bool AttentionHeuristics::pairs_ctas(const AttentionCall& c) const {
-  const bool has_tma_pages = std::gcd(c.K.size(2), std::int64_t{config(c).block_kv}) % 16 == 0;
-  return gathers_rows(c) && !given_tiles() && has_wgmma(c.Q.device()) && !has_tma_pages;
-}
-
 std::optional<WorkExtents> AttentionHeuristics::listed_work(const AttentionCall& c) const {
   if (!c.is_scheduled || !c.pack_gqa || given_tiles() ||
       spec.weighting != AttentionNormalization::softmax || schedule.split_kv == 1)
     return std::nullopt;
-  const std::int64_t tiles = c.K.size(1) * ceil_div<std::int64_t>(c.rows(), config(c).block_q);
-  const std::int64_t programs = num_sms(c.Q.device()) * (pairs_ctas(c) ? 2 : 1);
-  return work_extents(c.lengths.q.size(0) - 1, tiles, programs);
+  const AttentionConfig chosen = config(c);
+  const std::int64_t tiles = c.K.size(1) * ceil_div<std::int64_t>(c.rows(), chosen.block_q);
+  // Two CTAs share an SM if threads copy all operands: while one computes, the other one copies.
+  const bool are_paired = gathers_rows(c) && has_wgmma(c.Q.device()) &&
+                          rows_of_page_boxes(c.K.size(2), chosen.block_kv) == 1;
+  return work_extents(c.lengths.q.size(0) - 1, tiles, num_sms(c.Q.device()) * (are_paired ? 2 : 1));
 }
 
 AskedFor AttentionHeuristics::speculation(const AttentionCall& c) const {

@@ -35,9 +35,6 @@ struct AttentionHeuristics {
   /// Returns true if threads load the rows of the queries of a paged call one by one. Its tiles
   /// have kSmallQBlock rows, however many a request has.
   bool gathers_rows(const AttentionCall& c) const;
-  /// Returns true if threads copy all operands of such a call, because TMA cannot load its pages.
-  /// Its tiles leave room for two CTAs per SM: while one computes, the other one issues copies.
-  bool pairs_ctas(const AttentionCall& c) const;
   /// Returns the problem that the choice of tiles depends on, with or without split-KV.
   AttentionProblem problem(const AttentionCall& c, bool splits_kv = false) const;
   /// Returns the configuration of a call; the caller's choices are kept.

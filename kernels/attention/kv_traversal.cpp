@@ -1,9 +1,17 @@
 #include "kernels/attention/kv_traversal.h"
 
+#include <numeric>
+
 #include "kernels/attention/list_args.h"
 #include "tegula/tegula.h"
 
 namespace tegula::kernels {
+
+int rows_of_page_boxes(std::int64_t page_rows, int block_kv) {
+  constexpr std::int64_t kMultiple = 16;  // as ir/analysis/page_boxes.cpp requires
+  const auto rows = std::gcd(page_rows, std::int64_t{block_kv});
+  return rows % kMultiple == 0 ? static_cast<int>(rows) : 1;
+}
 
 KvTraversal::KvTraversal(const AttentionSpec& spec)
     : list_(spec.blocks), range_(spec.kv_range), full_(spec.full_kv_range) {

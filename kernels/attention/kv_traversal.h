@@ -23,6 +23,10 @@ struct AttentionSlots {
   BlockListSlots list;
 };
 
+/// Returns the rows of a box that TMA loads from a page for a block of keys, or 1 if threads copy
+/// the rows, because boxes would have too few.
+int rows_of_page_boxes(std::int64_t page_rows, int block_kv);
+
 class KvTraversal {
  public:
   explicit KvTraversal(const AttentionSpec& spec);
