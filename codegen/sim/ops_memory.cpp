@@ -141,14 +141,14 @@ Step access_atomically(Warp& w, const Instr& i, std::size_t predicate, std::uint
   AtomicAccess access(w, i);
   bool changes = false;
   for (std::uint32_t a = 0; a < w.info(i.in[0]).regs; ++a) {
-    const std::uint32_t behind = a % run, first = a - behind;
+    const std::uint32_t position = a % run, first = a - position;
     const LaneMask lanes = predicated(w, i, predicate, first);
-    if (behind == 0) count_sectors(w, i, a, lanes, run * size);
+    if (position == 0) count_sectors(w, i, a, lanes, run * size);
     if (!i.out.empty()) w.poison(i.out[0])[a] = w.mask & ~lanes;
     for_lanes(lanes, [&](int lane) {
       const auto address =
-          static_cast<std::uint64_t>(w.cell(i.in[0], first, lane).i) + behind * size;
-      if (w.cta.global_access(w, i, address, behind == 0 ? run * size : size, lane))
+          static_cast<std::uint64_t>(w.cell(i.in[0], first, lane).i) + position * size;
+      if (w.cta.global_access(w, i, address, position == 0 ? run * size : size, lane))
         changes |= visit(access, a, lane, address);
     });
   }

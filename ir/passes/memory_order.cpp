@@ -46,7 +46,7 @@ void add(State& to, const State& from) {
 struct Missing {
   OpId op;
   State before;
-  bool behind = false;
+  bool is_after = false;
 };
 
 class MemoryOrder {
@@ -80,7 +80,7 @@ class MemoryOrder {
   bool meets_before(const OpData& d) const {
     return d.opcode == Opcode::ArriveAndTestLast || meets_for_result(d);
   }
-  bool meets_behind(const OpData& d) const {
+  bool meets_after(const OpData& d) const {
     using enum Opcode;
     if (d.is(ConvertLayout, Reduce, ArgReduce, ReduceWith))
       return !uses_.of(d.results[0]).empty() && exchanges_between_warps(k_, d);
@@ -111,9 +111,9 @@ class MemoryOrder {
         return false;
       }
     if (hazards_.access(op)) add(open, Open{op, {}});
-    if (meets_behind(d)) open.clear();
+    if (meets_after(d)) open.clear();
     const bool stands = d.next && k_[d.next].opcode == Opcode::CtaBarrier;
-    if (asks && is_acquire(d) && !meets_behind(d) && !stands) {
+    if (asks && is_acquire(d) && !meets_after(d) && !stands) {
       missing_ = Missing{op, {}, true};
       return false;
     }
@@ -182,7 +182,7 @@ class MemoryOrder {
   /// accesses. Returns the op that the barrier precedes.
   OpId place(const Missing& m) {
     OpId at = m.op;
-    for (OpId owner = k_[k_[m.op].parent].owner; owner && !m.behind;
+    for (OpId owner = k_[k_[m.op].parent].owner; owner && !m.is_after;
          owner = k_[k_[owner].parent].owner) {
       if (k_[owner].opcode == Opcode::If && is_producer_condition(k_, k_[owner].operands[0]))
         throw InternalError("a copy reads memory that the program has written");
@@ -192,11 +192,11 @@ class MemoryOrder {
       at = owner;
     }
     Builder b = Builder::behind(k_, m.op);
-    if (!m.behind) b.before(at);
+    if (!m.is_after) b.before(at);
     b.effect(Opcode::CtaBarrier, {});
     changed_ = true;
     context_.remark(Remark::Kind::Applied, k_[m.op].loc, reason(m), accesses(m));
-    return m.behind ? OpId() : at;
+    return m.is_after ? OpId() : at;
   }
 
   /// Returns the op, and the earlier accesses that it conflicts with, for a remark.
@@ -211,7 +211,7 @@ class MemoryOrder {
   }
 
   std::string reason(const Missing& m) const {
-    if (m.behind) return "all threads synchronise: an acquire by one orders their later accesses";
+    if (m.is_after) return "all threads synchronise: an acquire by one orders their later accesses";
     if (is_release(k_[m.op]))
       return "all threads synchronise: a release publishes their earlier writes";
     return "all threads synchronise: another one may have accessed the same memory";

@@ -53,7 +53,7 @@ inline bool samples_next() {
 }
 
 /// Takes a kernel through all passes, and, where it is sampled, through emitter and assembler.
-/// Gives the plan. `plan_changes`: what the kernel requests by `with_plan`.
+/// Returns the plan. `plan_changes`: the fields that the kernel requests by `with_plan`.
 inline ir::Plan expect_clean(const ir::Kernel& tile, const std::string& target, bool is_wgmma,
                              runtime::Backend backend = runtime::Backend::Llvm,
                              const std::string& plan_changes = {}) {

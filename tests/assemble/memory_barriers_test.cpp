@@ -90,7 +90,7 @@ TEST(MemoryBarriers, OneAfterAnAcquire) {
     t.y(t.i) += t.x(t.i);
   });
 }
-/// The answer goes to all threads after the same barrier; the one before it is that of its place.
+/// All threads receive the result after the second barrier. The first one precedes the acquire.
 TEST(MemoryBarriers, OneAfterAnAcquireWithAUsedResult) {
   expect_events("BABG", [](Program t) {
     t.y(t.i) += cast<f32>(atomic_xchg(t.p + t.n, 1, {}, MemoryOrder::acquire));
@@ -109,7 +109,7 @@ TEST(MemoryBarriers, NoneOfARelaxedOne) {
     atomic_xchg(t.p + t.n, 1);
   });
 }
-/// A lock: what it guards is between one barrier after its acquire and one before its
+/// The accesses that a lock guards are between a barrier after its acquire and one before its
 /// release.
 TEST(MemoryBarriers, BarriersOfALock) {
   expect_events("BABGBR", [](Program t) {

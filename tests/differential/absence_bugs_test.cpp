@@ -342,7 +342,7 @@ TEST(AbsenceBugs, TwentyEightOfThirtyAreCaught) {
   EXPECT_GE(test::count_caught(kFaults, [](ir::Kernel& k, const Fault& f) { f.plant(k); }), 28);
 }
 
-/// Ops that say what a mask lacks stood before what they use: `cpu` crashed.
+/// Ops that compute a mask's presence preceded their operands, and `cpu` crashed.
 TEST(AbsenceBugs, AMaskThatBranchesHandOut) {
   const ir::Kernel tile = parse(kNested.text);
   fuzz::Arguments want = test::arguments(kNested, tile);

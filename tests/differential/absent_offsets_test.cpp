@@ -1,7 +1,6 @@
-// Boxes whose offset comes from a table. Where the table has no entry it reads as 0, which is
-// reported where the device can tell; where the
-// kernel says so by fill_absent, the entry names a page that is not there: nothing of it is read,
-// summed or stored.
+// Boxes whose offset comes from a table. A missing entry reads as 0, which `cpu` and `sim` report.
+// If the kernel fills it by fill_absent with a page that the cache lacks, nothing of that page is
+// read, summed or stored.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +27,7 @@ void expect_pages(Device device, bool is_filled) {
           written(page, i) = x + 1.0f;
         }
       });
-  // The last entry names a page that is not there; after it there is no entry.
+  // The last entry names a page that the cache lacks. The table ends after it.
   const Tensor table = Tensor::from(std::vector<i32>{1, 0, 2}, device),
                pages =
                    Tensor::from(std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8}, device).reshape({2, 4});

@@ -394,7 +394,7 @@ TEST_P(Findings, AFalseAssumption) {
       z(i) = v;
     }
   });
-  // Nothing is assumed of what is after the end.
+  // The end of a segment implies nothing about later elements.
   EXPECT_EQ(found_by([&] { of_tile(i32s({100}, 5), i32s({100}, 0)); }).text, "");
   const auto f = found_by([&] { of_tile(i32s({100}, 4), i32s({100}, 0)); });
   EXPECT_EQ(f.code, "T1305");

@@ -118,7 +118,7 @@ TEST_P(LoopEnds, ScalarEnds) {
   }
 }
 
-/// Operands are brought ahead of the products: what is beyond indices is not brought.
+/// Operands are loaded before the products need them, but not beyond the last index.
 TEST_P(LoopEnds, ProductsNearTheEnd) {
   const auto sums = [](int rows) {
     return kernel("sums", [rows](In<f16, 2> A, In<f16, 2> B, Scalar<i32> first, Scalar<i32> end,

@@ -308,7 +308,7 @@ TEST_P(Order, TopkOfNumbersNearTheEndsOfTheRange) {
     }
 }
 
-/// Rows of fewer numbers than are wanted: infinities are before NaN, NaN before what is absent.
+/// Rows with fewer numbers than k: infinities precede NaN, and NaN precede absent elements.
 TEST_P(Order, TopkOfNanAndInfinities) {
   const auto nan = static_cast<float>(kNan), inf = static_cast<float>(kInf);
   std::vector<float> x(4 * 128, nan);

@@ -330,8 +330,8 @@ TEST_P(Segments, CountedNumbers) {
   expect_equal(y, want);
 }
 
-/// W[s] = A^T G over the rows of segment s: both operands end with the segment; what is after is
-/// NaN.
+/// W[s] = A^T G over the rows of segment s: both operands end with the segment, and later
+/// rows are NaN.
 TEST_P(Segments, ContractionsThatEnd) {
   for (const int bk : {16, 64}) {
     const auto gradient =

@@ -273,7 +273,7 @@ TEST(Sm80, NoLoadsByTma) {
   EXPECT_EQ(code[0], code[1]);
 }
 
-/// Without the waits for its copies a mainloop reads data that is not there yet, and is found out.
+/// A mainloop without the waits for its copies reads data before it arrives, which is reported.
 TEST(Sm80, MissingWaitsAreFound) {
   // Not divided by what the other tests' depths are: a process traces equal kernels once.
   const Tensor A = Tensor::integers({128, 264}, DType::bf16, -3, 4, 1, Device::cpu())

@@ -1,5 +1,5 @@
-// Kernels that no device, or not the one that is requested, can run, word for word in devices.txt:
-// passes and back ends refuse them with the kernel's line.
+// Kernels that no device or not the requested device can run. Passes and back ends reject them at
+// the kernel's line; devices.txt records the texts.
 #include <regex>
 
 #include "expect_error.h"

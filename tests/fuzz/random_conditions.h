@@ -131,7 +131,7 @@ inline void RandomConditions::grow(std::int64_t steps) {
     chance(conditions_.empty() ? 0 : 30) ? grow_number() : grow_condition();
 }
 
-/// A loop that carries a condition and a number, and computes with what is before it.
+/// Adds a loop that carries a condition and a number, and uses earlier values.
 inline void RandomConditions::grow_loop() {
   const std::array inits{one_of(conditions_), one_of(numbers_)};
   const ir::OpId loop = b_.make_for(b_.i32(0), b_.i32(between(0, 3)), b_.i32(1), inits);

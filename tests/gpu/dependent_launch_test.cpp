@@ -66,7 +66,7 @@ class DependentLaunchOnGpu : public testing::Test {
     stream_.synchronize();
     return c;
   }
-  /// Each matmul directly after the one before it, whose copies are where its own will.
+  /// Runs the matmuls one after another. Each one writes its copies to the same memory.
   void run_all(const MatmulConfig& config) const {
     for (const Case& c : cases_) product_.run(config, stream_, c.a, c.b, c.got);
     for (const Case& c : cases_) count_(stream_, c.got, c.want, c.wrong);

@@ -151,9 +151,9 @@ class QueuedCalls : public test::ByBackEnd {
       GTEST_SKIP() << "not an sm_90 GPU";
   }
 
-  /// On the default stream and on one of its own. What is called first compiles, loads and
-  /// allocates, and is waited for. The host may be interrupted, so the best of three counts, each
-  /// after a long kernel of its own.
+  /// Runs on the default stream and on another one. The first calls compile, load and allocate, and
+  /// the test waits for them. The host may be interrupted, so the best of three times counts, each
+  /// after a separate long kernel.
   static void expect_no_waiting(const std::vector<Call>& calls) {
     const Spin spin;
     for (const Stream& stream : {Stream(Device::cuda()), Stream::create(Device::cuda())})

@@ -299,7 +299,7 @@ TEST_F(Gpu, CaptureRecordsLaunchesWithMemoryOfTheGraph) {
   EXPECT_NE(others.first, of_graph) << "which an instance of the first graph has";
   EXPECT_NE(others.second, counters);
   graph.reset();
-  // The driver says some time later, on a separate thread, that a graph is gone.
+  // The driver reports the destruction of a graph later, on a separate thread.
   bool is_back = false;
   for (int attempt = 0; attempt < 200 && !is_back; ++attempt) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

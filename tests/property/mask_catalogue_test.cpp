@@ -128,7 +128,7 @@ TEST(MaskClass, BitsAndSumsThatKvPicks) {
          [&](Tile, Tile, Tile q, Tile kv) {
            return ((at(q * 8 + kv / 32) >> (kv % 32)) & 1) != 0;
          }},
-      // Next to something that blocks are told apart by.
+      // Combined with a condition that distinguishes blocks.
       Of{"D", true,
          [&](Tile, Tile, Tile q, Tile kv) {
            return ((at(q) >> (kv / 96)) & 1) != 0 && q % 24 >= kv % 24;

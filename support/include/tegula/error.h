@@ -5,7 +5,8 @@
 
 #include "tegula/location.h"
 
-/// Errors are classified by who must act: kernel author, machine owner, or the authors of Tegula.
+/// The class of an error names who must act: kernel author, machine owner, or the authors of
+/// Tegula.
 namespace tegula {
 
 /// An additional location that explains an error, e.g. where an operand was defined.
@@ -76,7 +77,7 @@ class DeviceError : public Error {
   std::string name_;
 };
 
-/// Tegula must be fixed: an invariant is broken. Carries what is needed to reproduce the failure.
+/// An internal invariant is violated: a bug of Tegula. Contains the data to reproduce the failure.
 class InternalError : public Error {
  public:
   explicit InternalError(std::string message, std::string reproducer = {});

@@ -1,5 +1,5 @@
 #pragma once
-// Score functions of the catalogue whose captures have gradients, and what they compute in double
+// Score functions of the catalogue whose captures have gradients, with references in double
 // precision. Slopes are central differences.
 #include <cmath>
 #include <functional>

@@ -1,4 +1,4 @@
-// The text of a file test: where directives stand and what is under them.
+// Reads and writes file tests: directives and the expected lines below them.
 #include "tests/filetests/runner/file_test.h"
 
 #include <stdexcept>

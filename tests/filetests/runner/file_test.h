@@ -8,7 +8,7 @@
 //   ;> kernel @k tile (...) {
 //   ;> ...
 //
-// To add a directive, write its line and let TEGULA_BLESS=1 write what is under it.
+// To add a directive, write its line; TEGULA_BLESS=1 writes the expected lines below it.
 #include <string>
 #include <string_view>
 #include <vector>

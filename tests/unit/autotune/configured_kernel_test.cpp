@@ -46,7 +46,7 @@ TEST(ConfiguredKernel, RecordsRequestedConfigurations) {
   EXPECT_THROW(kernels.explain([](const Steps& s) { return s.block == 8; }), CompileError);
 }
 
-/// Preferences of a configuration are in its kernel's text, which says all that is compiled.
+/// A kernel's text contains the preferences of its configuration.
 TEST(ConfiguredKernel, PrefersItsPlan) {
   ConfiguredKernel<Fill> kernels("fill_planned", {});
   const Tensor z = Tensor::zeros({2}, DType::i32, Device::cpu());

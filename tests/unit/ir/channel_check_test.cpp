@@ -112,8 +112,8 @@ INSTANTIATE_TEST_SUITE_P(Kernels, EveryBreak,
 
 TEST_P(EveryBreak, CopyLeftOut) { expect_all(broken(Opcode::CopyTma, erase)); }
 TEST_P(EveryBreak, AnnouncementLeftOut) { expect_all(broken(Opcode::ChannelExpectTx, erase)); }
-/// With separate rings for keys and values some waits of the copies say nothing new: the one
-/// for the other ring passes only later.
+/// With separate rings for keys and values, some waits of the copies are redundant: the wait for
+/// the other ring passes later.
 TEST_P(EveryBreak, WaitLeftOut) {
   const Kernel whole = machine(GetParam().first, GetParam().second);
   std::vector<bool> must;
@@ -264,8 +264,8 @@ TEST_P(GatheredRows, CopiesAreWaitedFor) {
               is_found);
 }
 
-/// One of the barriers publishes what was copied; the other, after the loop of a persistent
-/// kernel, stands between a tile's reads and the next one's copies.
+/// One barrier publishes the copies. The other one, after the loop of a persistent kernel,
+/// separates a tile's reads from the copies of the next tile.
 TEST_P(GatheredRows, BarriersOfATile) {
   const auto found = broken(Opcode::CtaBarrier, erase);
   EXPECT_EQ(found.size(), 2u);

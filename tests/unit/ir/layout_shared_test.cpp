@@ -27,7 +27,7 @@ void for_each_index(const Dims& shape, F f) {
   }
 }
 
-/// Different elements are at different, aligned places; the text says it all.
+/// Different elements have different, aligned addresses, and the text describes the whole layout.
 void expect_laws(const SharedLayout& l) {
   SCOPED_TRACE(l.str());
   std::set<std::int64_t> seen;

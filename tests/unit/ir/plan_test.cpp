@@ -128,22 +128,23 @@ TEST(Plan, LoadsByTma) {
     EXPECT_EQ(context.plan->tma_aux_loads, missed == context.remarks.end());
     return context.plan->tma_aux_loads ? context.plan->str() : missed->reason;
   };
-  const char* beside = "pipeline_wgmma/beside.tir";
-  EXPECT_THAT(said(beside, ""), HasSubstr("tma_aux_loads=1"));
-  EXPECT_THAT(said(beside, "stages=9"), HasSubstr("tma_aux_loads=1"));
-  EXPECT_THAT(said(beside, "stages=10"),
+  const char* next_to = "pipeline_wgmma/beside.tir";
+  EXPECT_THAT(said(next_to, ""), HasSubstr("tma_aux_loads=1"));
+  EXPECT_THAT(said(next_to, "stages=9"), HasSubstr("tma_aux_loads=1"));
+  EXPECT_THAT(said(next_to, "stages=10"),
               HasSubstr("no auxiliary loads by TMA: the operands leave no shared memory"));
-  EXPECT_THAT(said(beside, "wgmma=0 producer_warps=0 consumer_registers=0 persistent=0"),
+  EXPECT_THAT(said(next_to, "wgmma=0 producer_warps=0 consumer_registers=0 persistent=0"),
               HasSubstr("no auxiliary loads by TMA: the MMAs are not wgmmas"));
-  EXPECT_THAT(said(beside, "", "sm_90a", "sm_80"),
+  EXPECT_THAT(said(next_to, "", "sm_90a", "sm_80"),
               HasSubstr("no auxiliary loads by TMA: sm_80 has none"));
-  EXPECT_THAT(said(beside, "", "stride_div=8x1", "stride_div=4x1"),
+  EXPECT_THAT(said(next_to, "", "stride_div=8x1", "stride_div=4x1"),
               HasSubstr("the mainloops have none that TMA supports"));
   EXPECT_THAT(said("plan/product_sm_90a.tir", "tma_aux_loads=1"),
               HasSubstr("the mainloops have none that TMA supports"));
 }
 
-/// A kernel that may start before the one before it would count its tiles next to that one.
+/// Kernels that may start before their predecessor ends have no counter of tiles: both would use
+/// it.
 TEST(Plan, TilesByACounter) {
   const std::string file =
       std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/make_persistent/counter.tir";

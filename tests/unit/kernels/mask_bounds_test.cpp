@@ -72,7 +72,7 @@ class Probe {
   decltype(probe_kernel({})) kernel_;
 };
 
-/// Every range holds what it says, for tiles before, at and after the ends.
+/// Each range contains the visible keys, for tiles before, at and after the ends.
 void expect_sound(const Probe& probe, const Seen& seen) {
   for (const int length : {0, 1, 37, 100})
     for (const int first : {0, 16, 48, 90, 160}) {
