@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/results.md (every case, every suite) and the README's summary (one row per workload, cases below 0.9) from bench/results/*.jsonl: the
+"""Writes docs/results.md (every case, every suite) and the README's summary (one row per workload) from bench/results/*.jsonl: the
 newest row of each suite, case and back end. --check compares only."""
 import json
 import math
@@ -178,7 +178,7 @@ def of_workload(rows, suites):
 
 
 def outside_the_table(rows):
-    """Returns what the README's rows omit for one GPU with LLVM: cases below 0.9, and suites that are in no row with their medians."""
+    """Returns what the README's table omits for one GPU with LLVM: cases below 0.9, and suites that are in no row with their medians."""
     best = {}
     for r in rows:
         peers = [value for name, value in ratios(r).items() if name not in NOT_PEERS]
@@ -187,7 +187,7 @@ def outside_the_table(rows):
     slow = sorted((sorted(case for case in cases if case[0] < 0.9), suite) for suite, cases in best.items() if min(cases)[0] < 0.9)
     in_rows = {suite for _, suites, _ in WORKLOADS for suite in suites}
     others = [f"{suite} {statistics.median(value for value, _ in cases):.2f}" for suite, cases in sorted(best.items()) if suite not in in_rows]
-    return "\n".join([wrapped("All cases below 0.9: " + "; ".join(f"{suite} {', '.join(text for _, text in cases)}" for cases, suite in slow) + "."), "",
+    return "\n".join(["", "### Cases below 0.9", "", wrapped("By LLVM, relative to the fastest peer of each case: " + "; ".join(f"{suite} {', '.join(text for _, text in cases)}" for cases, suite in slow) + "."), "",
                       wrapped("Suites that are not in the table, medians: " + ", ".join(others) + ".")]) + "\n"
 
 
@@ -199,13 +199,13 @@ def summary(found):
     out = [wrapped(
         "LLVM back end. Ratio = time of the fastest peer / our time, median (least .. largest case): above 1 we are faster, medians "
         f"below 1 are **bold**. Rates are those of the {names[-1]}. " + (f"Not measured: {', '.join(missing)}. " if missing else "") +
-        "All cases, NVRTC's where measured, clocks, commits and the command: "
-        "[results](docs/results.md)."), "",
+        "All cases, those below 0.9 first, NVRTC's where measured, clocks, commits and the "
+        "command: [results](docs/results.md)."), "",
            f"| workload | cases | rate | fastest peer | {' | '.join(names)} |", "|---|---|---|---|" + "---|" * len(names)]
     for title, suites, peer in WORKLOADS:
         cards = [of_workload(rows, suites) for rows in found.values()]
         out.append(f"| {title} | {cards[-1][0]} | {cards[-1][1]} | {peer} | {' | '.join(ratio for *_, ratio in cards)} |")
-    return "\n".join(out) + "\n\n" + outside_the_table(list(found.values())[-1])
+    return "\n".join(out) + "\n"
 
 
 def main():
@@ -214,7 +214,7 @@ def main():
     text = readme.read_text()
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
-    wanted = {readme: before + BEGIN + "\n" + summary(found) + END + after, page: head() + "".join(every_case(device, rows) + by_suite(rows) + of_masks(rows) + of_errors(rows) for device, rows in found.items())}
+    wanted = {readme: before + BEGIN + "\n" + summary(found) + END + after, page: head() + "".join(outside_the_table(rows) + every_case(device, rows) + by_suite(rows) + of_masks(rows) + of_errors(rows) for device, rows in found.items())}
     if "--check" in sys.argv:
         stale = [path.name for path, content in wanted.items() if not path.exists() or path.read_text() != content]
         sys.exit(f"{', '.join(stale)}: results are not those of bench/results; run tools/dev/results_table.py" if stale else 0)
