@@ -1,6 +1,7 @@
 #include "kernels/attention/heuristics.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "tegula/int_math.h"
 #include "tegula/kernels/copy.h"
