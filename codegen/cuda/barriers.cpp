@@ -22,12 +22,10 @@ void emit_named_barrier(Emitter& e, OpId id, std::string_view name, NamedBarrier
 /// Emits a call with the op's operands: a shared address and, optionally, a predicate.
 void emit_mbarrier(Emitter& e, OpId id, const std::string& name, const ptx::Asm& a) {
   const bool predicated = e.operand_count(id) > 1;
-  std::vector<std::string> parameters{"int mbarrier"}, names{"mbarrier"};
-  if (predicated) {
-    parameters.push_back("bool is_active");
-    names.push_back("is_active");
-  }
-  const std::string f = e.ptx_effect(predicated ? name + "_if" : name, parameters, a, names);
+  Parameters p;
+  p.add("int", "mbarrier");
+  if (predicated) p.add("bool", "is_active");
+  const std::string f = e.ptx_effect(predicated ? name + "_if" : name, p.declarations, a, p.names);
   const std::string guard = predicated ? ", " + e.argument(e.operand(id, 1)) : "";
   e.line(fmt::format("{}({}{});", f, e.argument(e.operand(id, 0)), guard));
 }
@@ -37,15 +35,9 @@ std::string eviction(const ir::AttrList& attrs) {
   return evict.empty() ? "" : fmt::format("_evict_{}", evict);
 }
 
-std::vector<std::string> coordinates(int rank) {
-  std::vector<std::string> out;
-  for (int i = 0; i < rank; ++i) out.push_back(fmt::format("x{}", i));
-  return out;
-}
-
-void append_int_parameters(std::vector<std::string>& parameters,
-                           const std::vector<std::string>& names) {
-  for (const std::string& n : names) parameters.push_back("int " + n);
+void add_map_and_coordinates(Emitter& e, Parameters& p, int rank) {
+  p.add("const " + e.use_type("TensorMap") + "*", "map");
+  for (int i = 0; i < rank; ++i) p.add("int", fmt::format("x{}", i));
 }
 
 std::string coordinate_arguments(Emitter& e, OpId id, std::size_t first) {
@@ -57,13 +49,14 @@ std::string coordinate_arguments(Emitter& e, OpId id, std::size_t first) {
 
 }  // namespace
 
+#define STATEMENT(Name, text) \
+  void cuda_##Name(Emitter& e, OpId id) { e.ptx_statement(ptx::statement(e.op(id))); }
+#include "codegen/ptx/statements.def"
+
 void cuda_BarSync(Emitter& e, OpId id) { emit_named_barrier(e, id, "bar_sync", ptx::bar_sync); }
 void cuda_BarArrive(Emitter& e, OpId id) {
   emit_named_barrier(e, id, "bar_arrive", ptx::bar_arrive);
 }
-void cuda_WarpSync(Emitter& e, OpId) { e.ptx_statement(ptx::warp_sync()); }
-void cuda_ClusterArrive(Emitter& e, OpId) { e.ptx_statement(ptx::cluster_arrive()); }
-void cuda_ClusterWait(Emitter& e, OpId) { e.ptx_statement(ptx::cluster_wait()); }
 void cuda_CtaRank(Emitter& e, OpId id) {
   e.declare(e.result(id), e.ptx_value("cluster_rank", "int", {}, ptx::cta_rank()) + "()");
 }
@@ -72,10 +65,6 @@ void cuda_MapShared(Emitter& e, OpId id) {
       e.ptx_value("map_shared", "int", {"int address", "int rank"}, ptx::map_shared());
   e.declare(e.result(id), fmt::format("{}({}, {})", f, e.argument(e.operand(id, 0)),
                                       e.argument(e.operand(id, 1))));
-}
-void cuda_Trap(Emitter& e, OpId) { e.ptx_statement(ptx::trap()); }
-void cuda_Nanosleep(Emitter& e, OpId id) {
-  e.ptx_statement(ptx::nanosleep(e.attrs(id).i(AttrName::count)));
 }
 void cuda_SpecialReg(Emitter& e, OpId id) {
   const std::string_view kind = e.attrs(id).s(AttrName::kind);
@@ -103,28 +92,20 @@ void cuda_MbarWait(Emitter& e, OpId id) {
                                      {"mbarrier", "parity"});
   e.line(fmt::format("{}({}, {});", f, e.argument(e.operand(id, 0)), e.argument(e.operand(id, 1))));
 }
-void cuda_FenceMbarInit(Emitter& e, OpId) { e.ptx_statement(ptx::fence_mbar_init()); }
-void cuda_FenceProxyAsync(Emitter& e, OpId id) {
-  e.ptx_statement(ptx::fence_proxy_async(e.attrs(id).s(AttrName::kind) == "global"));
-}
-void cuda_GridDepWait(Emitter& e, OpId) { e.ptx_statement(ptx::griddep_wait()); }
-void cuda_GridDepLaunch(Emitter& e, OpId) { e.ptx_statement(ptx::griddep_launch()); }
 
 void cuda_TmaLoad(Emitter& e, OpId id) {
   // Operands: map, destination, barrier, coordinates; PTX expects destination, map, coordinates,
   // barrier.
   const auto rank = static_cast<int>(e.operand_count(id)) - 3;
   const std::int64_t ctas = e.attrs(id).i(AttrName::cluster_ctas, 1);
-  std::vector<std::string> parameters{"int to", "const " + e.use_type("TensorMap") + "* map"},
-      names{"to", "map"};
-  append_int_parameters(parameters, coordinates(rank));
-  for (const std::string& x : coordinates(rank)) names.push_back(x);
-  parameters.push_back("int mbarrier");
-  names.push_back("mbarrier");
-  const std::string f =
-      e.ptx_effect(fmt::format("tma_load_{}d{}{}", rank,
-                               ctas > 1 ? fmt::format("_to_{}", ctas) : "", eviction(e.attrs(id))),
-                   parameters, ptx::tma_load(rank, e.attrs(id).s(AttrName::evict), ctas), names);
+  Parameters p;
+  p.add("int", "to");
+  add_map_and_coordinates(e, p, rank);
+  p.add("int", "mbarrier");
+  const std::string f = e.ptx_effect(
+      fmt::format("tma_load_{}d{}{}", rank, ctas > 1 ? fmt::format("_to_{}", ctas) : "",
+                  eviction(e.attrs(id))),
+      p.declarations, ptx::tma_load(rank, e.attrs(id).s(AttrName::evict), ctas), p.names);
   e.line(fmt::format("{}({}, {}{}, {});", f, e.argument(e.operand(id, 1)),
                      e.argument(e.operand(id, 0)), coordinate_arguments(e, id, 3),
                      e.argument(e.operand(id, 2))));
@@ -134,13 +115,11 @@ namespace {
 
 /// Operands: map, source, coordinates; PTX expects the source last.
 void emit_to_global(Emitter& e, OpId id, std::string_view name, int rank, const ptx::Asm& text) {
-  std::vector<std::string> parameters{"const " + e.use_type("TensorMap") + "* map"}, names{"map"};
-  append_int_parameters(parameters, coordinates(rank));
-  for (const std::string& x : coordinates(rank)) names.push_back(x);
-  parameters.push_back("int from");
-  names.push_back("from");
+  Parameters p;
+  add_map_and_coordinates(e, p, rank);
+  p.add("int", "from");
   const std::string f = e.ptx_effect(fmt::format("{}_{}d{}", name, rank, eviction(e.attrs(id))),
-                                     parameters, text, names);
+                                     p.declarations, text, p.names);
   e.line(fmt::format("{}({}{}, {});", f, e.argument(e.operand(id, 0)),
                      coordinate_arguments(e, id, 2), e.argument(e.operand(id, 1))));
 }
@@ -160,11 +139,6 @@ void cuda_TmaReduce(Emitter& e, OpId id) {
                  ptx::tma_reduce(kind, rank, e.attrs(id).s(AttrName::evict)));
 }
 
-void cuda_TmaCommit(Emitter& e, OpId) { e.ptx_statement(ptx::tma_commit()); }
-void cuda_TmaWait(Emitter& e, OpId id) {
-  e.ptx_statement(
-      ptx::tma_wait(e.attrs(id).i(AttrName::count), e.attrs(id).i(AttrName::read) != 0));
-}
 void cuda_PrefetchTensorMap(Emitter& e, OpId id) {
   const std::string f =
       e.ptx_effect("prefetch_tensormap", {"const " + e.use_type("TensorMap") + "* map"},

@@ -34,6 +34,16 @@ struct Variable {
   std::vector<ir::Value> holders;  ///< values that it holds at some time
 };
 
+/// Parameters of a helper function around PTX.
+struct Parameters {
+  std::vector<std::string> declarations, names;
+
+  void add(const std::string& type, const std::string& name) {
+    declarations.push_back(type + " " + name);
+    names.push_back(name);
+  }
+};
+
 class Emitter {
  public:
   /// `line_info`: also emit `#line` directives with the user's line of each statement.

@@ -234,8 +234,6 @@ void cuda_Wgmma(Emitter& e, OpId id) {
   e.line(fmt::format("{}({}, {}, {}{});", wgmma_function(e, id, form), d, a, b, scale));
 }
 
-void cuda_WgmmaCommit(Emitter& e, OpId) { e.ptx_statement(ptx::wgmma_commit()); }
-
 void cuda_WgmmaWait(Emitter& e, OpId id) {
   const ir::OpData& d = e.op(id);
   const auto results = static_cast<std::ptrdiff_t>(d.results.size());
@@ -247,11 +245,6 @@ void cuda_WgmmaWait(Emitter& e, OpId id) {
                   const std::vector<ptx::Reg>& kept) {
                  return ptx::wgmma_wait(emitter.attrs(op).i(AttrName::count), through, kept);
                });
-}
-
-void cuda_SetMaxNReg(Emitter& e, OpId id) {
-  e.ptx_statement(
-      ptx::setmaxnreg(e.attrs(id).s(AttrName::mode), e.attrs(id).ints(AttrName::regs)[0]));
 }
 
 }  // namespace tegula::codegen::cuda

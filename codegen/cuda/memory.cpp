@@ -41,14 +41,8 @@ struct Port {
 };
 
 Port port_of(Emitter& e, OpId id, Space space, ir::Elem elem, bool predicated) {
-  const DType stored = elem.pointer ? DType::u64 : is_bool(elem.dtype) ? DType::u8 : elem.dtype;
-  Port p{
-      {space, stored, static_cast<int>(e.attrs(id).i(AttrName::width, 1)), predicated,
-       e.attrs(id).s(AttrName::cache), e.attrs(id).s(AttrName::evict), e.attrs(id).s(AttrName::sem),
-       e.attrs(id).s(AttrName::scope), e.attrs(id).s(AttrName::kind) == "add"},
-      elem,
-      "int",
-      elem.pointer ? "ptr" : std::string(name(elem.dtype))};
+  Port p{ptx::access_of(e.attrs(id), space, elem, predicated), elem, "int",
+         elem.pointer ? "ptr" : std::string(name(elem.dtype))};
   if (space == Space::Global) p.address_type = e.c_type(e.type(e.operand(id, 0)).elem());
   if (p.access.width != 1) p.suffix += fmt::format("x{}", p.access.width);
   if (!p.access.cache.empty()) p.suffix += fmt::format("_{}", p.access.cache);
@@ -257,16 +251,13 @@ void add_runs(Emitter& e, OpId id, const ptx::Asm& a, std::int64_t run) {
   const Value address = e.operand(id, 0), values = e.operand(id, 1);
   const ir::Elem elem = e.type(values).elem();
   const std::string type = e.c_type(elem);
-  std::vector<std::string> parameters{type + "* p", "const " + type + "* x"}, names{"p"};
-  for (std::int64_t i = 0; i < run; ++i) names.push_back(fmt::format("x[{}]", i));
+  Parameters p{{type + "* p", "const " + type + "* x"}, {"p"}};
+  for (std::int64_t i = 0; i < run; ++i) p.names.push_back(fmt::format("x[{}]", i));
   const bool predicated = e.operand_count(id) > 2, many = e.count(address) > run;
-  if (predicated) {
-    parameters.push_back("bool is_active");
-    names.push_back("is_active");
-  }
+  if (predicated) p.add("bool", "is_active");
   const std::string function =
       e.ptx_effect(fmt::format("red_add_{}x{}{}", name(elem.dtype), run, predicated ? "_if" : ""),
-                   parameters, a, names);
+                   p.declarations, a, p.names);
   const std::string first = many ? fmt::format("{} * r", run) : "0";
   const std::string guard = predicated ? ", " + e.argument(e.operand(id, 2), first) : "";
   repeat(e, e.count(address) / run, many,
@@ -286,18 +277,17 @@ void cuda_AtomGlobal(Emitter& e, OpId id) {
   const std::int64_t run = e.attrs(id).i(AttrName::width, 1);
   if (run > 1 && !e.uses.is_used(v)) return add_runs(e, id, a, run);
   const std::string type = e.c_type(elem);
-  std::vector<std::string> parameters{type + "* p", type + " x"}, names{"p", "x"};
-  if (predicated) {
-    parameters.push_back("bool is_active");
-    names.push_back("is_active");
-  }
+  Parameters p;
+  p.add(type + "*", "p");
+  p.add(type, "x");
+  if (predicated) p.add("bool", "is_active");
   const bool has_result = a.operands.front().role == ptx::Role::Out;
   const std::string wanted =
       fmt::format("{}_{}_{}{}", has_result ? "atom" : "red", e.attrs(id).s(AttrName::kind),
                   name(elem.dtype), predicated ? "_if" : "");
   call_atomic(e, id,
-              has_result ? e.ptx_value(wanted, type, parameters, a)
-                         : e.ptx_effect(wanted, parameters, a, names));
+              has_result ? e.ptx_value(wanted, type, p.declarations, a)
+                         : e.ptx_effect(wanted, p.declarations, a, p.names));
 }
 
 void cuda_CasGlobal(Emitter& e, OpId id) {
@@ -329,11 +319,6 @@ void cuda_CpAsync(Emitter& e, OpId id) {
   repeat(e, std::max(e.count(to), e.count(from)), many,
          fmt::format("{}({}, {}{});", function, e.argument(to, index), e.argument(from, index),
                      guard));
-}
-
-void cuda_CpAsyncCommit(Emitter& e, OpId) { e.ptx_statement(ptx::cp_async_commit()); }
-void cuda_CpAsyncWait(Emitter& e, OpId id) {
-  e.ptx_statement(ptx::cp_async_wait(e.attrs(id).i(AttrName::count)));
 }
 
 void cuda_LdMatrix(Emitter& e, OpId id) {

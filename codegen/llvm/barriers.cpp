@@ -25,20 +25,17 @@ Words operand_words(Emitter& e, OpId id, std::size_t first = 0) {
 
 }  // namespace
 
+#define STATEMENT(Name, text) \
+  void llvm_##Name(Emitter& e, OpId id) { e.inline_ptx(ptx::statement(e.op(id))); }
+#include "codegen/ptx/statements.def"
+
 void llvm_BarSync(Emitter& e, OpId id) { emit_named_barrier(e, id, ptx::bar_sync); }
 void llvm_BarArrive(Emitter& e, OpId id) { emit_named_barrier(e, id, ptx::bar_arrive); }
-void llvm_WarpSync(Emitter& e, OpId) { e.inline_ptx(ptx::warp_sync()); }
-void llvm_ClusterArrive(Emitter& e, OpId) { e.inline_ptx(ptx::cluster_arrive()); }
-void llvm_ClusterWait(Emitter& e, OpId) { e.inline_ptx(ptx::cluster_wait()); }
 void llvm_CtaRank(Emitter& e, OpId id) {
   e.set_words(e.result(id), {e.inline_ptx_value(ptx::cta_rank())});
 }
 void llvm_MapShared(Emitter& e, OpId id) {
   e.set_words(e.result(id), {e.inline_ptx_value(ptx::map_shared(), operand_words(e, id))});
-}
-void llvm_Trap(Emitter& e, OpId) { e.inline_ptx(ptx::trap()); }
-void llvm_Nanosleep(Emitter& e, OpId id) {
-  e.inline_ptx(ptx::nanosleep(e.attrs(id).i(AttrName::count)));
 }
 void llvm_SpecialReg(Emitter& e, OpId id) {
   e.set_words(e.result(id),
@@ -58,12 +55,6 @@ void llvm_MbarExpectTx(Emitter& e, OpId id) {
                operand_words(e, id));
 }
 void llvm_MbarWait(Emitter& e, OpId id) { e.inline_ptx(ptx::mbar_wait(), operand_words(e, id)); }
-void llvm_FenceMbarInit(Emitter& e, OpId) { e.inline_ptx(ptx::fence_mbar_init()); }
-void llvm_FenceProxyAsync(Emitter& e, OpId id) {
-  e.inline_ptx(ptx::fence_proxy_async(e.attrs(id).s(AttrName::kind) == "global"));
-}
-void llvm_GridDepWait(Emitter& e, OpId) { e.inline_ptx(ptx::griddep_wait()); }
-void llvm_GridDepLaunch(Emitter& e, OpId) { e.inline_ptx(ptx::griddep_launch()); }
 
 void llvm_TmaLoad(Emitter& e, OpId id) {
   // Operands: map, destination, barrier, coordinates; PTX expects destination, map, coordinates,
@@ -100,10 +91,6 @@ void llvm_TmaReduce(Emitter& e, OpId id) {
                                  e.attrs(id).s(AttrName::evict)));
 }
 
-void llvm_TmaCommit(Emitter& e, OpId) { e.inline_ptx(ptx::tma_commit()); }
-void llvm_TmaWait(Emitter& e, OpId id) {
-  e.inline_ptx(ptx::tma_wait(e.attrs(id).i(AttrName::count), e.attrs(id).i(AttrName::read) != 0));
-}
 void llvm_PrefetchTensorMap(Emitter& e, OpId id) {
   e.inline_ptx(ptx::prefetch_tensormap(), operand_words(e, id));
 }

@@ -124,8 +124,6 @@ void llvm_Wgmma(Emitter& e, OpId id) {
   e.set_words(e.result(id), e.inline_ptx(ptx::wgmma(e.attrs(id), form), args));
 }
 
-void llvm_WgmmaCommit(Emitter& e, OpId) { e.inline_ptx(ptx::wgmma_commit()); }
-
 void llvm_WgmmaWait(Emitter& e, OpId id) {
   const auto& op = e.op(id);
   const llvm::ArrayRef<ir::Value> operands(op.operands.data(), op.operands.size());
@@ -136,11 +134,6 @@ void llvm_WgmmaWait(Emitter& e, OpId id) {
   const Words out = e.inline_ptx(
       ptx::wgmma_wait(e.attrs(id).i(AttrName::count), classes_of(through), classes_of(kept)), args);
   e.distribute(llvm::ArrayRef<ir::Value>(op.results.data(), op.results.size()), out);
-}
-
-void llvm_SetMaxNReg(Emitter& e, OpId id) {
-  const auto regs = e.attrs(id).ints(AttrName::regs);
-  e.inline_ptx(ptx::setmaxnreg(e.attrs(id).s(AttrName::mode), regs[0]));
 }
 
 }  // namespace tegula::codegen::llvm_backend

@@ -8,23 +8,6 @@ namespace {
 using ptx::Access;
 using ptx::Space;
 
-/// Returns the type of an element in memory: a byte for i1, a 64-bit integer for a pointer.
-DType stored_as(ir::Elem e) {
-  return e.pointer ? DType::u64 : is_bool(e.dtype) ? DType::u8 : e.dtype;
-}
-
-Access access_of(Emitter& e, OpId id, Space space, ir::Elem elem, bool predicated) {
-  return {space,
-          stored_as(elem),
-          static_cast<int>(e.attrs(id).i(AttrName::width, 1)),
-          predicated,
-          e.attrs(id).s(AttrName::cache),
-          e.attrs(id).s(AttrName::evict),
-          e.attrs(id).s(AttrName::sem),
-          e.attrs(id).s(AttrName::scope),
-          e.attrs(id).s(AttrName::kind) == "add"};
-}
-
 /// LLVM 19 has no address space for the shared memory of a cluster.
 bool is_plain(const Access& a) {
   return !a.predicated && a.cache.empty() && a.evict.empty() && a.sem.empty() && !a.adds &&
@@ -131,7 +114,7 @@ void emit_load(Emitter& e, OpId id, Space space) {
   const ir::Value result = e.result(id);
   const ir::Elem elem = e.kernel.type(result).elem();
   const bool predicated = e.operand_count(id) > 1;
-  const Access a = access_of(e, id, space, elem, predicated);
+  const Access a = ptx::access_of(e.attrs(id), space, elem, predicated);
   const Words addresses = e.words(e.operand(id, 0));
   const Words predicates = predicated ? e.words(e.operand(id, 1)) : Words();
   const bool filled = e.operand_count(id) > 2;
@@ -158,7 +141,7 @@ void emit_load(Emitter& e, OpId id, Space space) {
 void emit_store(Emitter& e, OpId id, Space space) {
   const ir::Elem elem = e.kernel.type(e.operand(id, 1)).elem();
   const bool predicated = e.operand_count(id) > 2;
-  const Access a = access_of(e, id, space, elem, predicated);
+  const Access a = ptx::access_of(e.attrs(id), space, elem, predicated);
   const Words& addresses = e.words(e.operand(id, 0));
   const auto refs = e.refs(e.operand(id, 1));
   for (std::size_t n = 0; n < addresses.size(); ++n)
@@ -223,11 +206,6 @@ void llvm_CpAsync(Emitter& e, OpId id) {
       args.push_back(e.b.CreateSelect(nth(e.words(e.operand(id, 2)), n), e.i32(bytes), e.i32(0)));
     e.inline_ptx(a, args);
   }
-}
-
-void llvm_CpAsyncCommit(Emitter& e, OpId) { e.inline_ptx(ptx::cp_async_commit()); }
-void llvm_CpAsyncWait(Emitter& e, OpId id) {
-  e.inline_ptx(ptx::cp_async_wait(e.attrs(id).i(AttrName::count)));
 }
 
 void llvm_LdMatrix(Emitter& e, OpId id) {

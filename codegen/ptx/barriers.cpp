@@ -2,9 +2,12 @@
 #include <fmt/format.h>
 
 #include "codegen/ptx/instructions.h"
+#include "support/errors.h"
 
 namespace tegula::codegen::ptx {
 namespace {
+
+using ir::AttrName;
 
 Asm effect(std::string text, std::initializer_list<Reg> inputs = {}) {
   Asm a;
@@ -46,14 +49,6 @@ Asm bar_arrive(std::optional<std::int64_t> id, std::int64_t count) {
   return named_barrier("bar.arrive", id, count);
 }
 
-Asm warp_sync() {
-  Asm a = effect("bar.warp.sync -1;");
-  a.convergent = true;
-  return a;
-}
-
-Asm trap() { return effect("trap;"); }
-
 Asm special_register(std::string_view kind) {
   Asm a = effect("");
   const bool is_word = kind == "smid";
@@ -63,27 +58,11 @@ Asm special_register(std::string_view kind) {
   return a;
 }
 
-Asm nanosleep(std::int64_t nanoseconds) {
-  return effect(fmt::format("nanosleep.u32 {};", nanoseconds));
-}
-
 Asm pin() {
   // A profiler trigger that never fires: one predicated-off instruction, across which ptxas 13
   // schedules nothing. A branch that is never taken also works but costs four instructions; an
   // empty loop is deleted; trap serializes wgmma.
   Asm a = effect("@#0 pmevent 1;", {Reg::pred});
-  a.convergent = true;
-  return a;
-}
-
-Asm cluster_arrive() {
-  Asm a = effect("barrier.cluster.arrive.release.aligned;");
-  a.convergent = true;
-  return a;
-}
-
-Asm cluster_wait() {
-  Asm a = effect("barrier.cluster.wait.acquire.aligned;");
   a.convergent = true;
   return a;
 }
@@ -129,19 +108,13 @@ Asm mbar_wait() {
       {Reg::b32, Reg::b32});
 }
 
-Asm fence_mbar_init() { return effect("fence.mbarrier_init.release.cluster;"); }
-// Without ::cta this would also emit a GPU-scope MEMBAR.
-Asm fence_proxy_async(bool of_global) {
-  return effect(of_global ? "fence.proxy.async.global;" : "fence.proxy.async.shared::cta;");
-}
-
-Asm griddep_wait() { return effect("griddepcontrol.wait;"); }
-Asm griddep_launch() { return effect("griddepcontrol.launch_dependents;"); }
-
-Asm tma_commit() { return effect("cp.async.bulk.commit_group;"); }
-
-Asm tma_wait(std::int64_t count, bool read) {
-  return effect(fmt::format("cp.async.bulk.wait_group{} {};", read ? ".read" : "", count));
+Asm statement(const ir::OpData& op) {
+  const ir::AttrList& attrs = op.attrs;
+  [[maybe_unused]] const std::int64_t count = attrs.i(AttrName::count);
+#define STATEMENT(Name, text) \
+  if (op.opcode == ir::Opcode::Name) return effect(text);
+#include "codegen/ptx/statements.def"
+  throw InternalError("no statement of PTX");
 }
 
 Asm prefetch_tensormap() { return effect("prefetch.tensormap [#0];", {Reg::b64}); }

@@ -67,6 +67,11 @@ Asm cast_pair(DType from, DType to);
 /// Two packed fp8 into two packed f16 (b32). Operands: result, x (b16).
 Asm unpack_f8_pair(DType from);
 
+// ---- ops without operands and results
+
+/// Returns the PTX of an op of statements.def.
+Asm statement(const ir::OpData& op);
+
 // ---- registers of other lanes
 
 /// kind: any all ballot. Operands: result (pred, or b32 for ballot), predicate.
@@ -94,6 +99,9 @@ struct Access {
   int units() const { return bytes() / unit_bytes(); }
   Reg unit() const;
 };
+/// Returns the access of a load or store of elements `e`. In memory, i1 is a byte and a pointer a
+/// 64-bit integer.
+Access access_of(const ir::AttrList& attrs, Space space, ir::Elem e, bool predicated);
 /// Operands: units() results (InOut when predicated: the fill), address (b64; b32 in shared memory)
 /// [, predicate].
 Asm load(const Access& a);
@@ -111,13 +119,10 @@ Asm compare_and_swap(const ir::AttrList& attrs, DType d, bool predicated);
 
 /// Operands: result (b32 for smid, else b64). `kind` as in special_reg.
 Asm special_register(std::string_view kind);
-Asm nanosleep(std::int64_t nanoseconds);
 
 /// Operands: shared address (b32), global address (b64) [, bytes to read (b32): the rest is filled
 /// with 0].
 Asm cp_async(int bytes, std::string_view cache, bool sized);
-Asm cp_async_commit();
-Asm cp_async_wait(std::int64_t count);
 
 /// Operands: num results (b32), row address (b32).
 Asm ldmatrix(int num, bool trans);
@@ -129,16 +134,11 @@ Asm stmatrix(int num, bool trans);
 /// A constant `id` is part of the text (a register makes ptxas reserve all 16); otherwise it is
 /// operand 0 (b32). count 0: all threads.
 Asm bar_sync(std::optional<std::int64_t> id, std::int64_t count);
-Asm warp_sync();
 Asm bar_arrive(std::optional<std::int64_t> id, std::int64_t count);
-/// PTX ISA, "barrier.cluster": all threads of the cluster that have not exited.
-Asm cluster_arrive();
-Asm cluster_wait();
 /// Operands: result (b32).
 Asm cta_rank();
 /// mapa. Operands: result (b32), shared address (b32), rank (b32).
 Asm map_shared();
-Asm trap();
 /// A boundary across which ptxas moves nothing. Operand: `never` (pred), which is false at run time
 /// but unknown to compilers (a grid extent of 0).
 Asm pin();
@@ -178,10 +178,8 @@ inline std::int64_t smem_desc_step(std::int64_t bytes) { return bytes / 16; }
 /// Orders registers before the next wgmma. Operands: the registers passed through (InOut, classes
 /// given).
 Asm wgmma_fence(const std::vector<Reg>& through);
-Asm wgmma_commit();
 /// Operands: the accumulators (InOut), then registers kept alive (In).
 Asm wgmma_wait(std::int64_t count, const std::vector<Reg>& through, const std::vector<Reg>& kept);
-Asm setmaxnreg(std::string_view mode, std::int64_t regs);
 
 // ---- mbarriers and TMA
 
@@ -191,20 +189,12 @@ Asm mbar_init(std::int64_t count);
 Asm mbar_arrive(bool predicated, bool of_cluster = false);
 Asm mbar_expect_tx(std::int64_t bytes, bool predicated);
 Asm mbar_wait();
-Asm fence_mbar_init();
-/// The proxy fence for global memory if `of_global`, else for shared memory.
-Asm fence_proxy_async(bool of_global);
-/// PTX ISA, "griddepcontrol".
-Asm griddep_wait();
-Asm griddep_launch();
 /// Operands: shared address (b32), tensor map (b64), coordinates (b32 each), barrier (b32). Loads
 /// into the first `ctas` CTAs of the cluster; 1: into this CTA.
 Asm tma_load(int rank, std::string_view evict, std::int64_t ctas = 1);
 /// Operands: tensor map (b64), coordinates (b32 each), shared address (b32).
 Asm tma_store(int rank, std::string_view evict);
 Asm tma_reduce(std::string_view kind, int rank, std::string_view evict);
-Asm tma_commit();
-Asm tma_wait(std::int64_t count, bool read);
 /// Operand: tensor map (b64, generic address).
 Asm prefetch_tensormap();
 

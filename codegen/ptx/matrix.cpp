@@ -122,26 +122,12 @@ Asm wgmma_fence(const std::vector<Reg>& through) {
   return out;
 }
 
-Asm wgmma_commit() {
-  Asm out;
-  out.memory = out.convergent = true;
-  out.text = "wgmma.commit_group.sync.aligned;";
-  return out;
-}
-
 Asm wgmma_wait(std::int64_t count, const std::vector<Reg>& through, const std::vector<Reg>& kept) {
   Asm out;
   out.memory = out.convergent = true;
   for (Reg r : through) out.add(r, Role::InOut);
   for (Reg r : kept) out.add(r, Role::In);
   out.text = fmt::format("wgmma.wait_group.sync.aligned {};", count);
-  return out;
-}
-
-Asm setmaxnreg(std::string_view mode, std::int64_t regs) {
-  Asm out;
-  out.memory = out.convergent = true;
-  out.text = fmt::format("setmaxnreg.{}.sync.aligned.u32 {};", mode, regs);
   return out;
 }
 

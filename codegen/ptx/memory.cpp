@@ -89,6 +89,20 @@ Reg Access::unit() const {
   return unit_bytes() == 8 ? Reg::b64 : unit_bytes() == 4 ? Reg::b32 : Reg::b16;
 }
 
+Access access_of(const ir::AttrList& attrs, Space space, ir::Elem e, bool predicated) {
+  return {space,
+          e.pointer          ? DType::u64
+          : is_bool(e.dtype) ? DType::u8
+                             : e.dtype,
+          static_cast<int>(attrs.i(AttrName::width, 1)),
+          predicated,
+          attrs.s(AttrName::cache),
+          attrs.s(AttrName::evict),
+          attrs.s(AttrName::sem),
+          attrs.s(AttrName::scope),
+          attrs.s(AttrName::kind) == "add"};
+}
+
 Asm load(const Access& a) {
   Asm out;
   out.memory = true;
@@ -173,20 +187,6 @@ Asm cp_async(int bytes, std::string_view cache, bool sized) {
   const std::string_view operation = bytes == 16 && cache != "ca" ? "cg" : "ca";
   out.text = fmt::format("cp.async.{}.shared.global [#0], [#1], {}{};", operation, bytes,
                          sized ? ", #2" : "");
-  return out;
-}
-
-Asm cp_async_commit() {
-  Asm out;
-  out.memory = true;
-  out.text = "cp.async.commit_group;";
-  return out;
-}
-
-Asm cp_async_wait(std::int64_t count) {
-  Asm out;
-  out.memory = true;
-  out.text = fmt::format("cp.async.wait_group {};", count);
   return out;
 }
 
