@@ -40,14 +40,10 @@ Value Lowering::lower_rescaling(OpId op, Value x, Value by) {
   if (!changes) return product();
   const Value any = b.op(Opcode::Vote, {changes}, {{AttrName::kind, "any"}});
   const Type result = type(x);
-  const OpId branch = b.make_if(any, std::span(&result, 1));
-  const RegionId outer = b.region();
-  b.at_end(to[branch].regions[0]);
-  b.yield(std::array{product()});
-  b.at_end(to[branch].regions[1]);
-  b.yield(std::array{x});
-  b.at_end(outer);
-  return to[branch].results[0];
+  const OpId rescaled = branch(
+      any, std::span(&result, 1), [&] { b.yield(std::array{product()}); },
+      [&] { b.yield(std::array{x}); });
+  return to[rescaled].results[0];
 }
 
 }  // namespace tegula::codegen

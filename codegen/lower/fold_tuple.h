@@ -12,6 +12,19 @@ using Tuple = std::vector<ir::Value>;
 /// Combines two tuples of register vectors of equal length.
 using Combine = std::function<Tuple(const Tuple&, const Tuple&)>;
 
+/// Returns the registers `indices` of each member.
+inline Tuple pick(Lowering& l, const Tuple& tuple, const std::vector<std::int64_t>& indices) {
+  Tuple picked;
+  for (ir::Value v : tuple) picked.push_back(l.regs(v, indices));
+  return picked;
+}
+/// Returns `a` where the condition is true, else `b`.
+inline Tuple choose(Lowering& l, ir::Value condition, const Tuple& a, const Tuple& b) {
+  Tuple chosen;
+  for (std::size_t i = 0; i < a.size(); ++i) chosen.push_back(l.b.select(condition, a[i], b[i]));
+  return chosen;
+}
+
 /// Returns a function that inlines the region of a user-defined fold at each use.
 Combine combine_by_region(Lowering& l, ir::RegionId region);
 /// For tuples with an i1 "valid" as last member: combines two valid tuples, else returns the valid

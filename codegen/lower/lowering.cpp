@@ -255,12 +255,7 @@ void Lowering::lower_other_structure(OpId op) {
   for (Value v : d.results) types.push_back(lowered_type(from.type(v)));
   const OpId made = b.create(d.opcode, operands, types, d.attrs);
   for (std::size_t i = 0; i < d.results.size(); ++i) set(d.results[i], to[made].results[i]);
-  const RegionId outer = b.region();
-  for (RegionId r : d.regions) {
-    b.at_end(to.add_region(made));
-    lower_region(r);
-  }
-  b.at_end(outer);
+  for (RegionId r : d.regions) in_region(to.add_region(made), [&] { lower_region(r); });
 }
 
 namespace {
@@ -342,15 +337,12 @@ void Lowering::lower_while(OpId op) {
   for (std::size_t i : carries) inits.push_back(get(d.operands[i]));
   const OpId loop = b.make_while(inits);
   to[loop].attrs = d.attrs;
-  const RegionId outer = b.region();
   for (std::size_t r = 0; r < d.regions.size(); ++r) {
     const RegionId region = to[loop].regions[r];
     for (std::size_t n = 0; n < carries.size(); ++n)
       set(from[d.regions[r]].args[carries[n]], to[region].args[n]);
-    b.at_end(region);
-    lower_region(d.regions[r]);
+    in_region(region, [&] { lower_region(d.regions[r]); });
   }
-  b.at_end(outer);
   for (std::size_t n = 0; n < carries.size(); ++n) set(d.results[carries[n]], to[loop].results[n]);
 }
 
@@ -359,15 +351,10 @@ void Lowering::lower_if(OpId op) {
   const std::vector<std::size_t> results = kept(d.results);
   std::vector<Type> types;
   for (std::size_t i : results) types.push_back(lowered_type(from.type(d.results[i])));
-  const OpId branch = b.make_if(get(d.operands[0]), types);
-  const RegionId outer = b.region();
-  for (std::size_t i = 0; i < d.regions.size(); ++i) {
-    b.at_end(to[branch].regions[i]);
-    lower_region(d.regions[i]);
-  }
-  b.at_end(outer);
-  for (std::size_t n = 0; n < results.size(); ++n)
-    set(d.results[results[n]], to[branch].results[n]);
+  const OpId made = branch(
+      get(d.operands[0]), types, [&] { lower_region(d.regions[0]); },
+      [&] { lower_region(d.regions[1]); });
+  for (std::size_t n = 0; n < results.size(); ++n) set(d.results[results[n]], to[made].results[n]);
 }
 
 std::vector<Value> Lowering::inline_scalar_region(RegionId region, std::span<const Value> args) {

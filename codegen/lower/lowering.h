@@ -54,6 +54,30 @@ class Lowering {
   /// Inlines a region of scalar ops with its arguments bound to registers; returns its yields.
   std::vector<ir::Value> inline_scalar_region(ir::RegionId region, std::span<const ir::Value> args);
 
+  // ---- regions of the simt form
+  /// Emits what `fill` emits at the end of the region.
+  template <class Fill>
+  void in_region(ir::RegionId region, const Fill& fill) {
+    const ir::RegionId outer = b.region();
+    b.at_end(region);
+    fill();
+    b.at_end(outer);
+  }
+  /// Emits a branch to what `then` and `otherwise` emit, and returns its op.
+  template <class Then, class Otherwise>
+  ir::OpId branch(ir::Value condition, std::span<const ir::Type> results, const Then& then,
+                  const Otherwise& otherwise) {
+    const ir::OpId op = b.make_if(condition, results);
+    in_region(to[op].regions[0], then);
+    in_region(to[op].regions[1], otherwise);
+    return op;
+  }
+  /// Emits a branch to what `then` emits.
+  template <class Then>
+  void when(ir::Value condition, const Then& then) {
+    branch(condition, {}, then, [] {});
+  }
+
   // ---- registers
   ir::Value regs(ir::Value v, std::span<const int> indices);
   ir::Value regs(ir::Value v, std::vector<std::int64_t> indices);

@@ -97,10 +97,8 @@ class BoxCopies {
   }
 
   void in_branch(Value condition, const std::vector<Vector>& vectors) {
-    const RegionId outer = l_.b.region();
-    if (condition) l_.b.at_end(l_.to[l_.b.make_if(condition, {})].regions[0]);
-    copy(vectors);
-    if (condition) l_.b.at_end(outer);
+    if (!condition) return copy(vectors);
+    l_.when(condition, [&] { copy(vectors); });
   }
 
   void copy(const std::vector<Vector>& vectors) {

@@ -190,15 +190,11 @@ namespace {
 
 /// Emits a trap for an assumption that does not hold; the simulator reports it.
 void check(Lowering& l, Value holds, std::span<const Value> compared, const AttrList& attrs) {
-  const OpId check = l.b.make_if(l.b.op(Opcode::Not, {holds}), std::span<const Type>());
-  const RegionId outer = l.b.region();
-  for (const RegionId branch : {l.to[check].regions[0], l.to[check].regions[1]}) {
-    l.b.at_end(branch);
-    if (branch == l.to[check].regions[0])
-      l.b.create(Opcode::Trap, compared, std::span<const Type>(), attrs);
-    l.b.yield(std::span<const Value>());
-  }
-  l.b.at_end(outer);
+  const auto trap = [&] {
+    l.b.create(Opcode::Trap, compared, std::span<const Type>(), attrs);
+    l.b.yield({});
+  };
+  l.branch(l.b.op(Opcode::Not, {holds}), {}, trap, [&] { l.b.yield({}); });
 }
 
 /// Returns the comparison that an assumption states; null if the assumption is not a comparison, or

@@ -93,11 +93,7 @@ void order_barrier(Lowering& l, Opcode opcode, Value index) {
 
 /// Emits `opcode` on the barrier in one warpgroup only.
 void order_barrier_by(Lowering& l, Value who, Opcode opcode, Value index) {
-  const RegionId outer = l.b.region();
-  const Value is_it = l.b.cmp("eq", order_index(l), who);
-  l.b.at_end(l.to[l.b.make_if(is_it, {})].regions[0]);
-  order_barrier(l, opcode, index);
-  l.b.at_end(outer);
+  l.when(l.b.cmp("eq", order_index(l), who), [&] { order_barrier(l, opcode, index); });
 }
 
 }  // namespace
@@ -128,16 +124,12 @@ void Lowering::lower_own_tile(OpId tiles, Value number) {
   std::vector<Type> types;
   for (std::size_t i : kept(from[tiles].results))
     types.push_back(from.type(from[tiles].results[i]));
-  const OpId branch = b.make_if(mine, types);
-  const RegionId outer = b.region();
-  b.at_end(to[branch].regions[0]);
-  lower_region(body);
-  role_ = Role::Skip;
-  b.at_end(to[branch].regions[1]);
-  lower_region(body);
-  role_ = Role::Consumer;
-  b.at_end(outer);
-  const auto& next = to[branch].results;
+  const auto skip = [&] {
+    role_ = Role::Skip;
+    lower_region(body);
+    role_ = Role::Consumer;
+  };
+  const auto& next = to[branch(mine, types, [&] { lower_region(body); }, skip)].results;
   b.yield(std::vector<Value>(next.begin(), next.end()));
 }
 

@@ -297,10 +297,8 @@ void lower_WaitUntil(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   const Value pointer = l.get(d.operands[0]), wanted = l.get(d.operands[1]);
   const Type type = l.type(wanted);
-  const RegionId outer = l.b.region();
-  const Value first = is_first(l, type);
-  l.b.at_end(l.to[l.b.make_if(first, {})].regions[0]);
-  const OpId loop = l.b.make_while({});
+  OpId loop;
+  l.when(is_first(l, type), [&] { loop = l.b.make_while({}); });
   Builder test(l.to, l.to[loop].regions[0]), pause(l.to, l.to[loop].regions[1]);
   test.loc = pause.loc = l.b.loc;
   const Value found = test.op(Opcode::LdGlobal, {pointer}, type,
@@ -311,7 +309,6 @@ void lower_WaitUntil(Lowering& l, OpId op) {
   test.yield(std::span(&waits, 1));
   pause.effect(Opcode::Nanosleep, {}, {{AttrName::count, kPause}});
   pause.yield({});
-  l.b.at_end(outer);
 }
 
 void lower_ReadRegister(Lowering& l, OpId op) {

@@ -91,7 +91,7 @@ class Reduction {
     const std::size_t rows = plan_.registers.front().size();
     for (std::size_t c = 0; c < plan_.registers.size(); ++c)
       for (std::size_t j = 0; j < rows; ++j) indices[place(c, j, rows)] = plan_.registers[c][j];
-    return pick(tuple, indices);
+    return pick(l_, tuple, indices);
   }
   std::size_t place(std::size_t column, std::size_t row, std::size_t rows) const {
     return is_by_columns_ ? column * rows + row : row * plan_.registers.size() + column;
@@ -102,12 +102,7 @@ class Reduction {
     for (std::size_t c = 0; c < plan_.registers.size(); ++c)
       for (std::size_t j = begin; j < end; ++j)
         indices[place(c, j - begin, end - begin)] = static_cast<std::int64_t>(place(c, j, rows));
-    return pick(matrix, indices);
-  }
-  Tuple pick(const Tuple& tuple, const std::vector<std::int64_t>& indices) {
-    Tuple picked;
-    for (Value v : tuple) picked.push_back(l_.regs(v, indices));
-    return picked;
+    return pick(l_, matrix, indices);
   }
 
   /// Folds halves while the count is even, so that one op combines many registers; an odd rest is

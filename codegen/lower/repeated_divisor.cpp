@@ -40,13 +40,9 @@ class SharedDivision {
     const Value slow =
         b_.op(Opcode::Vote, {is_out_of_range()}, {{AttrName::kind, "any"}, {AttrName::approx, 1}});
     const Type result = type(x_);
-    const OpId branch = b_.make_if(slow, std::span(&result, 1));
-    const RegionId outer = b_.region();
-    b_.at_end(l_.to[branch].regions[0]);
-    b_.yield(std::array{b_.op(Opcode::Div, {x_, by_})});
-    b_.at_end(l_.to[branch].regions[1]);
-    b_.yield(std::array{by_reciprocal()});
-    b_.at_end(outer);
+    const OpId branch = l_.branch(
+        slow, std::span(&result, 1), [&] { b_.yield(std::array{b_.op(Opcode::Div, {x_, by_})}); },
+        [&] { b_.yield(std::array{by_reciprocal()}); });
     return l_.to[branch].results[0];
   }
 

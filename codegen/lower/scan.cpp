@@ -98,14 +98,9 @@ class Scanning {
     return is_reverse_ ? combine_(b, a) : combine_(a, b);
   }
 
-  Tuple choose(Value condition, const Tuple& a, const Tuple& b) {
-    Tuple chosen;
-    for (std::size_t i = 0; i < a.size(); ++i) chosen.push_back(l_.b.select(condition, a[i], b[i]));
-    return chosen;
-  }
-
   Tuple behind(const Before& before, const Tuple& value) {
-    return before.value.empty() ? value : choose(before.exists, join(before.value, value), value);
+    return before.value.empty() ? value
+                                : choose(l_, before.exists, join(before.value, value), value);
   }
 
   /// Returns the first element of the thread in an exclusive scan: the preceding fold or the
@@ -114,7 +109,7 @@ class Scanning {
     Tuple identity;
     for (std::size_t i = 0; i < like.size(); ++i)
       identity.push_back(l_.splat(identity_[i], l_.type(like[i]).count()));
-    return before.value.empty() ? identity : choose(before.exists, before.value, identity);
+    return before.value.empty() ? identity : choose(l_, before.exists, before.value, identity);
   }
 
   Before before_thread(const Tuple& total) {
@@ -122,8 +117,8 @@ class Scanning {
     const Before lanes = before_lane(running), warps = before_warp(running);
     if (lanes.value.empty()) return warps;
     if (warps.value.empty()) return lanes;
-    const Tuple all = choose(warps.exists, join(warps.value, lanes.value), lanes.value);
-    return {choose(lanes.exists, all, warps.value),
+    const Tuple all = choose(l_, warps.exists, join(warps.value, lanes.value), lanes.value);
+    return {choose(l_, lanes.exists, all, warps.value),
             l_.b.op(Opcode::Or, {lanes.exists, warps.exists})};
   }
 
@@ -143,7 +138,7 @@ class Scanning {
     if (lane_bits_ == 0) return {};
     const Value part = part_of(HwDim::Lane, lane_bits_);
     for (int bit = 0; bit < lane_bits_; ++bit)
-      running = choose(is_behind(part, lane_bits_, 1 << bit),
+      running = choose(l_, is_behind(part, lane_bits_, 1 << bit),
                        join(moved(running, 1 << bit), running), running);
     return {moved(running, 1), is_behind(part, lane_bits_, 1)};
   }
@@ -166,7 +161,7 @@ class Scanning {
     if (is_reverse_) std::ranges::reverse(totals);
     Tuple before = totals[0];
     for (int i = 1; i + 1 < parts; ++i)
-      before = choose(is_behind(mine, warp_bits_, i + 1),
+      before = choose(l_, is_behind(mine, warp_bits_, i + 1),
                       join(before, totals[static_cast<std::size_t>(i)]), before);
     return {before, is_behind(mine, warp_bits_, 1)};
   }

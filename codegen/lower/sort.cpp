@@ -50,7 +50,7 @@ class Network {
     }
     std::vector<std::int64_t> order;
     for (int r = 0; r < result.registers(); ++r) order.push_back(slot_at(result.apply({.reg = r})));
-    return pick(order);
+    return pick(l_, keys_, order);
   }
 
  private:
@@ -72,16 +72,6 @@ class Network {
     for (std::size_t i = 0; i < slots_.size(); ++i)
       if (slots_[i] == index) return static_cast<std::int64_t>(i);
     throw InternalError("sort: no register has the element");
-  }
-  Tuple pick(const std::vector<std::int64_t>& indices) {
-    Tuple out;
-    for (Value v : keys_) out.push_back(l_.regs(v, indices));
-    return out;
-  }
-  Tuple choose(Value condition, const Tuple& a, const Tuple& b) {
-    Tuple out;
-    for (std::size_t i = 0; i < a.size(); ++i) out.push_back(l_.b.select(condition, a[i], b[i]));
-    return out;
   }
 
   /// Returns a predicate: true if the thread's lane or warp number has the bit set.
@@ -115,7 +105,7 @@ class Network {
     const Tuple other = from_partner(bit);
     // The upper of the two threads keeps the worse key.
     const Value keeps_worse = either(backwards(backwards_bit), thread_bit(place(bit)));
-    keys_ = choose(either(key_.less(other, keys_), keeps_worse), other, keys_);
+    keys_ = choose(l_, either(key_.less(other, keys_), keeps_worse), other, keys_);
   }
 
   /// Pairs of registers whose indices differ in one bit, in the order required by the sort.
@@ -138,14 +128,14 @@ class Network {
 
   void exchange_registers(int bit, int backwards_bit) {
     const Pairs pairs = pairs_along(bit, backwards_bit);
-    const Tuple a = pick(pairs.first), b = pick(pairs.second);
+    const Tuple a = pick(l_, keys_, pairs.first), b = pick(l_, keys_, pairs.second);
     Tuple first, second;
     if (const Value is_reversed = backwards_in_thread(backwards_bit);
         !is_reversed && key_.is_word()) {
       first = {l_.b.op(Opcode::Min, {a[0], b[0]})}, second = {l_.b.op(Opcode::Max, {a[0], b[0]})};
     } else {
       const Value swap = either(key_.less(b, a), is_reversed);
-      first = choose(swap, b, a), second = choose(swap, a, b);
+      first = choose(l_, swap, b, a), second = choose(l_, swap, a, b);
     }
     std::vector<std::int64_t> back(slots_.size());
     for (std::size_t i = 0; i < pairs.first.size(); ++i) {
@@ -165,7 +155,7 @@ class Network {
       return;
     }
     const Pairs pairs = pairs_along(bit, bits_);
-    const Tuple a = pick(pairs.first), b = pick(pairs.second);
+    const Tuple a = pick(l_, keys_, pairs.first), b = pick(l_, keys_, pairs.second);
     keys_ = better(b, a);
     std::vector<Dims> left;
     for (std::int64_t i : pairs.first) left.push_back(slots_[static_cast<std::size_t>(i)]);
@@ -174,7 +164,7 @@ class Network {
 
   Tuple better(const Tuple& a, const Tuple& b) {
     return key_.is_word() ? Tuple{l_.b.op(Opcode::Min, {a[0], b[0]})}
-                          : choose(key_.less(a, b), a, b);
+                          : choose(l_, key_.less(a, b), a, b);
   }
 
   /// Returns the keys of the thread whose lane or warp number differs in the bit.

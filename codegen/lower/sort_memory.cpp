@@ -254,20 +254,9 @@ class MemoryNetwork {
       const Tuple a = load(places, is_own),
                   b = load(flipped(swizzled(l_.b.add(first, distance)), steps), is_own);
       order_halves();
-      store(places, choose(key_.less(b, a), b, a), is_own);
+      store(places, choose(l_, key_.less(b, a), b, a), is_own);
     });
     l_.barrier();
-  }
-
-  Tuple pick(const Tuple& keys, const std::vector<std::int64_t>& indices) {
-    Tuple out;
-    for (const Value v : keys) out.push_back(l_.regs(v, indices));
-    return out;
-  }
-  Tuple choose(Value condition, const Tuple& a, const Tuple& b) {
-    Tuple out;
-    for (std::size_t i = 0; i < a.size(); ++i) out.push_back(l_.b.select(condition, a[i], b[i]));
-    return out;
   }
 
   /// Loads the keys at these places, merges runs of 2^(size - 1), .. 2^(kPassBits - 1) keys, and
@@ -305,13 +294,13 @@ class MemoryNetwork {
       firsts.push_back(is_backwards ? upper : r);
       seconds.push_back(is_backwards ? r : upper);
     }
-    const Tuple a = pick(keys, firsts), b = pick(keys, seconds);
+    const Tuple a = pick(l_, keys, firsts), b = pick(l_, keys, seconds);
     Tuple first, second;
     if (key_.is_word()) {
       first = {l_.b.op(Opcode::Min, {a[0], b[0]})}, second = {l_.b.op(Opcode::Max, {a[0], b[0]})};
     } else {
       const Value swap = flipped(key_.less(b, a), l_.splat(is_reversed, kPassKeys / 2));
-      first = choose(swap, b, a), second = choose(swap, a, b);
+      first = choose(l_, swap, b, a), second = choose(l_, swap, a, b);
     }
     Tuple out;
     for (std::size_t i = 0; i < keys.size(); ++i)

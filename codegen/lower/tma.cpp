@@ -58,11 +58,8 @@ void lower_ProducerThread(Lowering& l, OpId op) {
 }
 
 void Lowering::init_channels(std::span<const OpId> inits) {
-  const Value first = b.cmp("eq", b.op(Opcode::Tid, std::initializer_list<Value>{}), b.i32(0));
-  const RegionId outer = b.region();
-  b.at_end(to[b.make_if(first, {})].regions[0]);
   bool of_cluster = false;
-  for (OpId op : inits) {
+  const auto init = [&](OpId op) {
     const std::int64_t programs = from[op].attrs.i(AttrName::cluster_ctas, 1);
     of_cluster = of_cluster || programs > 1;
     for (std::size_t i = 0; i < from[op].operands.size(); ++i) {
@@ -73,9 +70,11 @@ void Lowering::init_channels(std::span<const OpId> inits) {
         b.effect(Opcode::MbarInit, {shared_address(offset + s * kBarrierBytes)},
                  {{AttrName::count, i == 0 ? 1 : programs * warps()}});
     }
-  }
-  b.effect(Opcode::FenceMbarInit, {});
-  b.at_end(outer);
+  };
+  when(b.cmp("eq", b.op(Opcode::Tid, std::initializer_list<Value>{}), b.i32(0)), [&] {
+    std::ranges::for_each(inits, init);
+    b.effect(Opcode::FenceMbarInit, {});
+  });
   // Orders earlier writes of threads to this memory before the writes of TMA.
   b.effect(Opcode::FenceProxyAsync, {});
   if (!of_cluster) return barrier();
@@ -189,25 +188,23 @@ class TmaBox {
   /// but the coordinates is computed.
   void copy_boxes(Value rows) {
     const auto boxes = static_cast<std::int64_t>(a_.boxes());
-    const RegionId outer = l_.b.region();
     const Value base = at_.base;
-    const OpId branch = l_.b.make_if(l_.b.cmp("ge", rows, l_.b.i32(boxes * box_[ended_])), {});
-    const RegionId whole = l_.to[branch].regions[0], ended = l_.to[branch].regions[1];
-    for (RegionId region : {whole, ended}) {
-      l_.b.at_end(region);
+    const auto copy = [&](bool is_whole) {
       for (std::int64_t box = 0; box < boxes; ++box) {
         ir::Dims first = ir::Dims::filled(at_.layout.rank(), 0);
         first[rows_dim()] = static_cast<int>(box * box_[ended_]);
         at_.base = l_.b.add(base, l_.b.i32(at_.layout.offset(first)));
         corner_ = corner_of(static_cast<std::size_t>(box));
-        if (region == whole)
+        if (is_whole)
           copy_pieces(map_, corner_, piece_.count, {});
         else
           copy_page(l_.b.sub(rows, l_.b.i32(first[rows_dim()])));
       }
-    }
+    };
+    l_.branch(
+        l_.b.cmp("ge", rows, l_.b.i32(boxes * box_[ended_])), {}, [&] { copy(true); },
+        [&] { copy(false); });
     at_.base = base;
-    l_.b.at_end(outer);
   }
 
   /// Copies a box of a page that may be missing.
@@ -252,19 +249,19 @@ class TmaBox {
   /// or none do not need it, and none may use it: its base is not in the tensor.
   void copy_rows(Value left, int count, const AttrList& attrs) {
     const Value zero = l_.b.i32(0), rows = l_.b.i32(box_[ended_]);
-    const RegionId outer = l_.b.region();
-    const OpId branch = l_.b.make_if(
-        l_.b.op(Opcode::And, {l_.b.cmp("gt", left, zero), l_.b.cmp("lt", left, rows)}), {});
-    l_.b.at_end(l_.to[branch].regions[0]);
-    std::vector<Value> at = corner_;
-    at[ended_] = l_.b.sub(rows, left);
-    at.push_back(l_.b.add(corner_[ended_], left));
-    copy_pieces(map_of_ended(), at, count, attrs);
-    l_.b.at_end(l_.to[branch].regions[1]);
-    at = corner_;
-    at[ended_] = l_.b.select(l_.b.cmp("gt", left, zero), at[ended_], l_.b.i32(-box_[ended_]));
-    copy_pieces(map_, at, count, attrs);
-    l_.b.at_end(outer);
+    const auto copy_some = [&] {
+      std::vector<Value> at = corner_;
+      at[ended_] = l_.b.sub(rows, left);
+      at.push_back(l_.b.add(corner_[ended_], left));
+      copy_pieces(map_of_ended(), at, count, attrs);
+    };
+    const auto copy_all_or_none = [&] {
+      std::vector<Value> at = corner_;
+      at[ended_] = l_.b.select(l_.b.cmp("gt", left, zero), at[ended_], l_.b.i32(-box_[ended_]));
+      copy_pieces(map_, at, count, attrs);
+    };
+    const Value has_some = l_.b.cmp("gt", left, zero), lacks_some = l_.b.cmp("lt", left, rows);
+    l_.branch(l_.b.op(Opcode::And, {has_some, lacks_some}), {}, copy_some, copy_all_or_none);
   }
 
   Value map_of_ended() const {
@@ -276,13 +273,13 @@ class TmaBox {
 
   /// If the other CTA loads the same box, multicasts one half to both; else loads both halves.
   void copy_halves() {
-    const RegionId outer = l_.b.region();
-    const OpId branch = l_.b.make_if(l_.get(a_.multicast), {});
-    l_.b.at_end(l_.to[branch].regions[0]);
-    copy_half(l_.b.op(Opcode::CtaRank, std::initializer_list<Value>{}), true);
-    l_.b.at_end(l_.to[branch].regions[1]);
-    for (int half : {0, 1}) copy_half(l_.b.i32(half), false);
-    l_.b.at_end(outer);
+    const auto copy_own = [&] {
+      copy_half(l_.b.op(Opcode::CtaRank, std::initializer_list<Value>{}), true);
+    };
+    const auto copy_both = [&] {
+      for (int half : {0, 1}) copy_half(l_.b.i32(half), false);
+    };
+    l_.branch(l_.get(a_.multicast), {}, copy_own, copy_both);
   }
 
   void copy_half(Value half, bool for_cluster) {

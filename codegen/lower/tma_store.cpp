@@ -35,10 +35,7 @@ void by_one(Lowering& l, const std::function<void()>& what) {
   const Value thread = l.b.op(Opcode::Tid, std::initializer_list<Value>{});
   const Value first =
       l.b.cmp("eq", l.b.op(Opcode::And, {thread, l.b.i32(kWarpgroupThreads - 1)}), l.b.i32(0));
-  const RegionId outer = l.b.region();
-  l.b.at_end(l.to[l.b.make_if(first, {})].regions[0]);
-  what();
-  l.b.at_end(outer);
+  l.when(first, what);
 }
 
 void wait_until_read(Lowering& l, int but) {

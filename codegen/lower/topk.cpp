@@ -431,13 +431,7 @@ Tuple PackedTopk::either(Value condition, DType first, const F& f, const G& g) {
   const Value any = l_.b.op(Opcode::Vote, {condition}, {{AttrName::kind, "any"}});
   const Type of_first = Type::vec({first, false}, rows() * held());
   const std::vector<Type> types{of_first, of_first.with_dtype(DType::i32)};
-  const OpId branch = l_.b.make_if(any, types);
-  const RegionId outer = l_.b.region();
-  l_.b.at_end(l_.to[branch].regions[0]);
-  l_.b.yield(f());
-  l_.b.at_end(l_.to[branch].regions[1]);
-  l_.b.yield(g());
-  l_.b.at_end(outer);
+  const OpId branch = l_.branch(any, types, [&] { l_.b.yield(f()); }, [&] { l_.b.yield(g()); });
   return {l_.to[branch].results[0], l_.to[branch].results[1]};
 }
 
