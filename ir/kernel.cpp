@@ -115,46 +115,35 @@ Value Kernel::add_result(OpId op, Type type) {
 }
 
 // ---- order
-void Kernel::append(RegionId region, OpId op) {
-  RegionData& r = regions_[region];
-  OpData& d = ops_[op];
+namespace {
+
+/// Inserts the op between two neighbours, which may be null.
+void link(Kernel& k, RegionId region, OpId prev, OpId op, OpId next) {
+  OpData& d = k[op];
   assert(!d.parent && "op is already in a region");
   d.parent = region;
-  d.prev = r.last;
-  d.next = OpId();
-  if (r.last)
-    ops_[r.last].next = op;
-  else
-    r.first = op;
-  r.last = op;
+  d.prev = prev;
+  d.next = next;
+  (prev ? k[prev].next : k[region].first) = op;
+  (next ? k[next].prev : k[region].last) = op;
+}
+
+}  // namespace
+
+void Kernel::append(RegionId region, OpId op) {
+  link(*this, region, regions_[region].last, op, OpId());
 }
 
 void Kernel::insert_before(OpId where, OpId op) {
-  OpData& at = ops_[where];
-  OpData& d = ops_[op];
-  assert(!d.parent && "op is already in a region");
-  d.parent = at.parent;
-  d.prev = at.prev;
-  d.next = where;
-  if (at.prev)
-    ops_[at.prev].next = op;
-  else
-    regions_[at.parent].first = op;
-  at.prev = op;
+  link(*this, ops_[where].parent, ops_[where].prev, op, where);
 }
 
 void Kernel::unlink(OpId op) {
   OpData& d = ops_[op];
   if (!d.parent) return;
   RegionData& r = regions_[d.parent];
-  if (d.prev)
-    ops_[d.prev].next = d.next;
-  else
-    r.first = d.next;
-  if (d.next)
-    ops_[d.next].prev = d.prev;
-  else
-    r.last = d.prev;
+  (d.prev ? ops_[d.prev].next : r.first) = d.next;
+  (d.next ? ops_[d.next].prev : r.last) = d.prev;
   d.parent = RegionId();
   d.prev = d.next = OpId();
 }

@@ -23,6 +23,15 @@ std::vector<Value> written_values(const Kernel& k, OpId loop) {
 
 }  // namespace
 
+bool is_inside(const Kernel& k, OpId op, RegionId region) {
+  for (; op; op = k[k[op].parent].owner)
+    if (k[op].parent == region) return true;
+  return false;
+}
+bool is_inside(const Kernel& k, OpId op, OpId owner) {
+  return std::ranges::any_of(k[owner].regions, [&](RegionId r) { return is_inside(k, op, r); });
+}
+
 std::vector<Value> deciding_values(const Kernel& k, OpId op) {
   const OpData& d = k[op];
   if (d.opcode == Opcode::While) return {k[k.terminator(d.regions[0])].operands[0]};

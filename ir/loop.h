@@ -45,6 +45,10 @@ inline RegionId home_of(const Kernel& k, Value v) {
   return k[v].def ? k[k[v].def].parent : k[v].region;
 }
 
+/// Returns true if the op is in the region, or in one of the regions of `owner`, at any depth.
+bool is_inside(const Kernel& k, OpId op, RegionId region);
+bool is_inside(const Kernel& k, OpId op, OpId owner);
+
 /// Returns the values that control a loop or branch: bounds and step of a `for`, else the
 /// condition.
 std::vector<Value> deciding_values(const Kernel& k, OpId op);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "ir/analysis/index_facts.h"
 #include "ir/loop.h"
 #include "ir/vjp.h"
 
@@ -27,20 +28,14 @@ std::vector<Value> operands_of(const Kernel& k, OpId op) {
   return {k[op].operands.begin(), k[op].operands.end()};
 }
 
-std::optional<std::int64_t> constant(const Kernel& k, Value v) {
-  const OpId def = k[v].def;
-  return def && k[def].opcode == Opcode::Const ? std::optional(k[def].attrs.i(AttrName::value))
-                                               : std::nullopt;
-}
-
 /// A loop of constant bounds.
 struct Range {
   std::int64_t first, step, trips;
 };
 
 std::optional<Range> range_of(const Kernel& k, const OpData& loop) {
-  const auto lo = constant(k, loop.operands[0]), hi = constant(k, loop.operands[1]),
-             step = constant(k, loop.operands[2]);
+  const auto lo = constant_value(k, loop.operands[0]), hi = constant_value(k, loop.operands[1]),
+             step = constant_value(k, loop.operands[2]);
   if (!lo || !hi || !step || *step <= 0) return std::nullopt;
   return Range{*lo, *step, std::max<std::int64_t>(0, (*hi - *lo + *step - 1) / *step)};
 }

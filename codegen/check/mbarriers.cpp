@@ -215,20 +215,13 @@ class Announced {
   Value mbarrier_;
 };
 
-bool is_inside(const Kernel& k, OpId op, RegionId region) {
-  for (RegionId r = k[op].parent; r != region; r = k[k[r].owner].parent)
-    if (!k[r].owner) return false;
-  return true;
-}
-
 }  // namespace
 
 void check_announced_bytes(Checker& c) {
-  std::vector<OpId> announcements, loads;
-  walk(c.k, c.k.body(), [&](OpId op) {
-    if (c.k[op].opcode == Opcode::MbarExpectTx) announcements.push_back(op);
-    if (c.k[op].opcode == Opcode::TmaLoad) loads.push_back(op);
-  });
+  const auto all = [&](Opcode o) {
+    return ops_where(c.k, c.k.body(), [&](OpId op) { return c.k[op].opcode == o; });
+  };
+  const std::vector<OpId> announcements = all(Opcode::MbarExpectTx), loads = all(Opcode::TmaLoad);
   for (OpId op : announcements) {
     const Value mbarrier = c.k[op].operands[0];
     const bool is_elsewhere = std::ranges::any_of(loads, [&](OpId load) {

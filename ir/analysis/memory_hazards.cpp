@@ -82,15 +82,6 @@ bool has_independent_turns(const Kernel& k, OpId loop) {
   return is_tile_loop(k, loop) || k[loop].attrs.s(AttrName::loop) == "independent";
 }
 
-bool is_inside(const Kernel& k, OpId op, OpId loop) {
-  for (OpId at = op; at;) {
-    const OpId owner = k[k[at].parent].owner;
-    if (owner == loop) return true;
-    at = owner;
-  }
-  return false;
-}
-
 // ---- accesses
 const MemoryAccess* MemoryHazards::access(OpId op) {
   auto it = known_.find(op);

@@ -53,9 +53,6 @@ bool is_tile_loop(const Kernel& k, OpId loop);
 /// the author declared independent.
 bool has_independent_turns(const Kernel& k, OpId loop);
 
-/// Returns true if the op is in one of the loop's regions, at any depth.
-bool is_inside(const Kernel& k, OpId op, OpId loop);
-
 class MemoryHazards {
  public:
   explicit MemoryHazards(const Kernel& k) : k_(k), affine_(k) {}

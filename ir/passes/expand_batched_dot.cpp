@@ -23,10 +23,8 @@ class BatchedDots {
   explicit BatchedDots(Kernel& k) : k_(k), uses_(k) {}
 
   bool run() {
-    std::vector<OpId> dots;
-    walk(k_, k_.body(), [&](OpId op) {
-      if (k_[op].opcode == Opcode::Dot && k_.type(k_[op].results[0]).rank() == 3)
-        dots.push_back(op);
+    const std::vector<OpId> dots = ops_where(k_, k_.body(), [&](OpId op) {
+      return k_[op].opcode == Opcode::Dot && k_.type(k_[op].results[0]).rank() == 3;
     });
     for (OpId dot : dots) expand(dot);
     return !dots.empty();

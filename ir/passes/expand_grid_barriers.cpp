@@ -69,10 +69,8 @@ class GridBarriers {
 }  // namespace
 
 bool expand_grid_barriers(Kernel& kernel, PassContext&) {
-  std::vector<OpId> found;
-  walk(kernel, kernel.body(), [&](OpId op) {
-    if (kernel[op].opcode == Opcode::GridBarrier) found.push_back(op);
-  });
+  std::vector<OpId> found = ops_where(
+      kernel, kernel.body(), [&](OpId op) { return kernel[op].opcode == Opcode::GridBarrier; });
   if (found.empty()) return false;
   GridBarriers(kernel, std::move(found)).run();
   return true;

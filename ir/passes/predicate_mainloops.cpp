@@ -14,6 +14,7 @@
 
 #include "ir/analysis/index_facts.h"
 #include "ir/builder.h"
+#include "ir/loop.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
@@ -206,22 +207,15 @@ class BranchOfMainloops {
     in_otherwise.yield(zeros);
   }
 
-  bool is_inside(OpId op, RegionId region) const {
-    for (RegionId r = k_[op].parent; r; r = k_[k_[r].owner].parent) {
-      if (r == region) return true;
-      if (!k_[r].owner) return false;
-    }
-    return false;
-  }
   bool is_used_outside(Value v, RegionId region) const {
     return any_op(k_, k_.body(), [&](OpId op) {
       return std::ranges::find(k_[op].operands, v) != k_[op].operands.end() &&
-             !is_inside(op, region);
+             !is_inside(k_, op, region);
     });
   }
   void replace_outside(Value from, Value to, RegionId region) {
     walk(k_, k_.body(), [&](OpId op) {
-      if (!is_inside(op, region)) std::ranges::replace(k_[op].operands, from, to);
+      if (!is_inside(k_, op, region)) std::ranges::replace(k_[op].operands, from, to);
     });
   }
 

@@ -12,6 +12,7 @@
 #include "ir/analysis/page_boxes.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/layout/shared_layout.h"
+#include "ir/loop.h"
 #include "ir/uses.h"
 #include "tegula/int_math.h"
 
@@ -309,11 +310,7 @@ Type slots_of(Type tile, const Dims& dims, const SharedLayout& layout) {
 }  // namespace
 
 int contiguous_dim(const Kernel& k, const OperandLoad& load) {
-  const ViewFacts& facts = k.type(k[load.load].operands[0]).view_facts();
-  int fast = -1;
-  for (std::size_t t = 0; t < load.axes.size(); ++t)
-    if (facts.strides[static_cast<std::size_t>(load.axes[t])] == 1) fast = static_cast<int>(t);
-  return fast;
+  return line_dim(k.type(access_of(k, k[load.load]).view), load.axes);
 }
 
 Type slots_type(Type tile, int fast, int slots) {
