@@ -1,6 +1,7 @@
 #include "ir/view_addresses.h"
 
 #include "ir/access.h"
+#include "ir/lines.h"
 #include "ir/made_view.h"
 
 namespace tegula::ir {
@@ -12,14 +13,9 @@ Value index_along(Builder& b, const BoxAccess& a, const AccessAxis& axis) {
   if (axis.kind == AccessAxis::Kind::Scalar) return axis.offset;
   const DType dtype = b.kernel().type(axis.offset).dtype();
   const int dim = axis.is_gathered() ? a.gathered_dim() : axis.tile_dim;
-  Value at = axis.offset;
-  if (!axis.is_gathered()) {
-    const Type line = Type::tile({dtype, false}, std::span(&axis.extent, 1));
-    at = b.add(b.op(Opcode::Arange, {}, line, {{AttrName::start, 0}}), at);
-  }
-  for (int d = 0; d < a.tile.rank(); ++d)
-    if (d != dim) at = b.op(Opcode::ExpandDims, {at}, {{AttrName::axis, d}});
-  return a.tile.rank() == 1 ? at : b.op(Opcode::Broadcast, {at}, a.tile.with_dtype(dtype));
+  const Value at =
+      axis.is_gathered() ? axis.offset : b.add(index_line(b, dtype, axis.extent), axis.offset);
+  return repeated(b, at, dim, a.tile.shape());
 }
 
 }  // namespace
@@ -45,7 +41,7 @@ ViewAddresses view_addresses(Builder& b, Value view, Type index_type,
                 extent = extent_of(b, view, axis, index_type), step = b.mul(at, stride),
                 within = b.op(Opcode::And, {b.cmp("ge", at, zero), b.cmp("lt", at, extent)});
     offset = axis == 0 ? step : b.add(offset, step);
-    inside = axis == 0 ? within : b.op(Opcode::And, {inside, within});
+    inside = both(b, inside, within);
   }
   return {b.op(Opcode::AddPtr, {b.op(Opcode::ViewPtr, {view}), offset}), inside};
 }

@@ -35,9 +35,7 @@ int piece_elements(const BoxAccess& a, Type view) {
   const int t = contiguous_dim(a, facts);
   if (t >= 0) elements = std::gcd(elements, a.along_dim(t).extent);
   for (std::size_t v = 0; v < facts.strides.size(); ++v)
-    if (facts.strides[v] != 1)
-      elements =
-          std::gcd(elements, facts.strides[v] == kDynamic ? facts.stride_div[v] : facts.strides[v]);
+    if (facts.strides[v] != 1) elements = std::gcd(elements, stride_divisor(view, v));
   elements = std::gcd(elements, std::max<std::int64_t>(1, a.divisor));
   return static_cast<int>(std::max<std::int64_t>(1, elements));
 }
@@ -61,7 +59,7 @@ int access_elements(const Kernel& k, const OpData& box) {
   std::int64_t elements = piece_elements(a, view);
   for (std::size_t v = 0; v < a.axes.size(); ++v) {
     if (facts.strides[v] != 1 || a.axes[v].in_bounds) continue;
-    elements = std::gcd(elements, view.shape()[v] != kDynamic ? view.shape()[v] : facts.dim_div[v]);
+    elements = std::gcd(elements, extent_divisor(view, v));
     if (a.axes[v].limit) elements = std::gcd(elements, divisor_of(k, a.axes[v].limit));
   }
   return static_cast<int>(std::max<std::int64_t>(1, elements));

@@ -7,6 +7,7 @@
 
 #include "ir/analysis/index_facts.h"
 #include "ir/analysis/walk_depth.h"
+#include "ir/loop.h"
 #include "ir/made_view.h"
 
 namespace tegula::ir {
@@ -84,8 +85,9 @@ void Facts::collect(OpId assume, Value condition) {
 void Facts::add(OpId assume, Value less, Value more, std::int64_t strict) {
   const Term x = term(less), y = term(more);
   const std::int64_t plus = y.plus - x.plus - strict;
-  most_[x.node].push_back({{y.node, y.value, plus}, less, more, assume});
-  least_[y.node].push_back({{x.node, x.value, -plus}, less, more, assume});
+  const bool is_strict = strict != 0;
+  most_[x.node].push_back({{y.node, y.value, plus}, less, more, assume, is_strict});
+  least_[y.node].push_back({{x.node, x.value, -plus}, less, more, assume, is_strict});
 }
 
 Facts::Term Facts::extent(Value view, int axis) const {
@@ -151,6 +153,21 @@ bool Facts::holds(const Edge& e, OpId at) const {
   // An op created after the facts were collected is not in `order_`; `at` itself never is such an
   // op.
   return a != order_.end() && b != order_.end() && a->second < b->second;
+}
+
+bool Facts::is_less(Value a, Value b, OpId at) const {
+  const auto it = most_.find(term(a).node);
+  return it != most_.end() && std::ranges::any_of(it->second, [&](const Edge& e) {
+           return e.is_strict && e.left == a && e.right == b && holds(e, at);
+         });
+}
+
+/// Returns true if an `assume` in the region of the value states that it is at least 0.
+bool Facts::is_stated_non_negative(Value v) const {
+  const auto it = least_.find(term(v).node);
+  return it != least_.end() && std::ranges::any_of(it->second, [&](const Edge& e) {
+           return e.right == v && is_zero(k_, e.left) && k_[e.assume].parent == home_of(k_, v);
+         });
 }
 
 bool Facts::is_induction(Value v) const {

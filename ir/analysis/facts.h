@@ -41,12 +41,27 @@ class Facts {
   }
   /// Returns a lower bound of the value, if one is known.
   std::optional<std::int64_t> least(Value v, OpId at = {}) const;
+  /// Returns true if the integer value is known to be >= 0 whenever `at` is executed, or everywhere
+  /// if `at` is absent.
   bool is_non_negative(Value v, OpId at = {}) const {
     const auto low = least(v, at);
     return low && *low >= 0;
   }
+  /// Returns true if offset >= 0 and offset + extent <= the view's dimension for every execution of
+  /// `at`.
+  bool is_inside(Value offset, std::int64_t extent, Value view, int axis, OpId at) const {
+    return is_non_negative(offset, at) && ends_inside(offset, extent, view, axis, at);
+  }
+  /// Returns true if an `assume` that applies to `at` states a < b.
+  bool is_less(Value a, Value b, OpId at) const;
+  /// Returns an upper bound of a scalar integer that is known to be >= 0 and whose computation
+  /// cannot have wrapped; otherwise nothing. This is stricter than is_non_negative, which accepts
+  /// sums and products of any size, and serves rewrites that must not rely on indices not wrapping.
+  std::optional<std::int64_t> upper_bound(Value v) const;
 
  private:
+  class UpperBound;
+
   /// A value, the extent of a view's dimension (axis >= 0), or the number 0 (index kZero).
   struct Node {
     std::uint32_t index = kZero;
@@ -65,6 +80,7 @@ class Facts {
     Term other;
     Value left, right;
     OpId assume;
+    bool is_strict;
   };
   using Edges = std::map<Node, std::vector<Edge>>;
   struct Search {
@@ -78,6 +94,7 @@ class Facts {
   Term term(Value v) const;
   Term extent(Value view, int axis) const;
   bool holds(const Edge& e, OpId at) const;
+  bool is_stated_non_negative(Value v) const;
   RegionId home(Value v) const;
   bool is_induction(Value v) const;
   bool is_not_lowered(const OpData& cast, Search& s) const;

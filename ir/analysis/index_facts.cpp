@@ -13,12 +13,8 @@ namespace {
 std::int64_t divisor(const Kernel& k, Value v, int depth);
 
 std::int64_t divisor_of_dim(const Kernel& k, const OpData& d) {
-  const Type view = k.type(d.operands[0]);
   const auto axis = static_cast<std::size_t>(d.attrs.i(AttrName::axis));
-  const ViewFacts& facts = view.view_facts();
-  if (d.opcode == Opcode::ViewStride)
-    return facts.strides[axis] != kDynamic ? facts.strides[axis] : facts.stride_div[axis];
-  return view.shape()[axis] != kDynamic ? view.shape()[axis] : facts.dim_div[axis];
+  return (d.is(Opcode::ViewDim) ? extent_divisor : stride_divisor)(k.type(d.operands[0]), axis);
 }
 
 /// Returns a divisor of a loop's induction variable, which starts at lo and advances by step.
@@ -91,6 +87,16 @@ std::optional<std::int64_t> constant_value(const Kernel& k, Value v) {
   return i ? std::optional(*i) : std::nullopt;
 }
 
+std::int64_t extent_divisor(Type view, std::size_t axis) {
+  const std::int64_t extent = view.shape()[axis];
+  return extent != kDynamic ? extent : view.view_facts().dim_div[axis];
+}
+
+std::int64_t stride_divisor(Type view, std::size_t axis) {
+  const std::int64_t stride = view.view_facts().strides[axis];
+  return stride != kDynamic ? stride : view.view_facts().stride_div[axis];
+}
+
 std::int64_t divisor_of(const Kernel& k, Value v) { return divisor(k, v, 0); }
 
 bool is_cluster_uniform(const Kernel& k, Value v, int depth) {
@@ -118,44 +124,6 @@ bool is_same(const Kernel& k, Value a, Value b, int depth) {
   bool in_order = true;
   for (std::size_t i = 0; in_order && i < p.operands.size(); ++i) in_order = same(i, i);
   return in_order || (info(p.opcode).has(kCommutative) && same(0, 1) && same(1, 0));
-}
-
-namespace {
-
-/// Returns true if the region contains the op, directly or in a nested region.
-bool encloses(const Kernel& k, RegionId region, OpId op) {
-  for (; op; op = k[k[op].parent].owner)
-    if (k[op].parent == region) return true;
-  return false;
-}
-
-}  // namespace
-
-IndexFacts::IndexFacts(const Kernel& k) : k_(k), facts_(k) {
-  walk(k, k.body(), [&](OpId op) {
-    if (k[op].opcode == Opcode::Assume && states_fact(k, op)) collect(op, k[op].operands[0]);
-  });
-}
-
-void IndexFacts::collect(OpId assume, Value condition) {
-  const OpId def = k_[condition].def;
-  if (!def || !k_.type(condition).is_scalar()) return;
-  if (k_[def].opcode == Opcode::And)
-    for (Value v : k_[def].operands) collect(assume, v);
-  if (k_[def].opcode != Opcode::Cmp) return;
-  const Value a = k_[def].operands[0], b = k_[def].operands[1];
-  const std::string_view pred = k_[def].attrs.s(AttrName::pred);
-  const RegionId home = k_[a].def ? k_[k_[a].def].parent : k_[a].region;
-  const RegionId here = k_[assume].parent;
-  if (pred == "lt") less_than_[a].push_back({b, here});
-  if (pred == "ge" && is_zero(k_, b) && here == home) at_least_zero_.insert(a);
-}
-
-bool IndexFacts::is_less(Value a, Value b, OpId at) const {
-  const auto it = less_than_.find(a);
-  return it != less_than_.end() && std::ranges::any_of(it->second, [&](const Less& fact) {
-           return fact.than == b && encloses(k_, fact.where, at);
-         });
 }
 
 }  // namespace tegula::ir

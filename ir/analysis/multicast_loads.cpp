@@ -8,6 +8,7 @@
 #include "ir/clone_op.h"
 #include "ir/eval/cell.h"
 #include "ir/eval/evaluate.h"
+#include "ir/lines.h"
 #include "ir/op.h"
 
 namespace tegula::ir {
@@ -69,11 +70,7 @@ bool states_facts(const Kernel& k, RegionId body) {
 
 /// Restricts the checks in the body to programs for which `condition` is true.
 void restrict_checks(Kernel& k, RegionId body, Value condition) {
-  std::vector<OpId> checks;
-  walk(k, body, [&](OpId op) {
-    if (k[op].opcode == Opcode::Assume) checks.push_back(op);
-  });
-  for (OpId check : checks) {
+  for (OpId check : ops_where(k, body, [&](OpId op) { return k[op].opcode == Opcode::Assume; })) {
     Builder b(k, check);
     const Type type = k.type(k[check].operands[0]);
     Value without = b.op(Opcode::Not, {condition});
@@ -133,10 +130,7 @@ bool MulticastLoads::may_multicast(OpId load) {
 Value MulticastLoads::is_same(Builder& b, OpId load, Value other) {
   ValueMap map;
   Value all;
-  for (Value v : of_tile(load)) {
-    const Value same = b.cmp("eq", v, clone_for(b, v, other, map));
-    all = all ? b.op(Opcode::And, {all, same}) : same;
-  }
+  for (Value v : of_tile(load)) all = both(b, all, b.cmp("eq", v, clone_for(b, v, other, map)));
   return all ? all : b.flag(true);
 }
 

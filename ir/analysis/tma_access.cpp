@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/access.h"
+#include "ir/analysis/index_facts.h"
 #include "ir/analysis/page_boxes.h"
 #include "ir/layout/shared_layout.h"
 #include "ir/target.h"
@@ -17,14 +18,12 @@ constexpr std::int64_t kMaxBox = 256, kMaxMapRank = 5;
 constexpr std::int64_t kSector = 32;  // bytes of a memory sector, the unit of reads
 constexpr std::int64_t kWidestSwizzle = 128;
 
-/// Returns the tile dimension that is contiguous in memory.
-std::size_t line_dim(const Kernel& k, const OpData& load) {
-  const ViewFacts& facts = k.type(load.operands[0]).view_facts();
-  const auto axes = load.attrs.ints(AttrName::axes);
-  std::size_t fast = 0;
-  for (std::size_t t = 0; t < axes.size(); ++t)
-    if (facts.strides[static_cast<std::size_t>(axes[t])] == 1) fast = t;
-  return fast;
+/// Returns the tile dimension of the rows that TMA writes, and their number.
+std::size_t row_dim(const Kernel& k, const BoxAccess& a) {
+  return static_cast<std::size_t>(std::max(0, line_dim(k.type(a.view), a.along)));
+}
+std::int64_t row_count(const Kernel& k, const BoxAccess& a) {
+  return a.tile.count() / a.tile.shape()[row_dim(k, a)];
 }
 
 /// Returns the number of half sectors that TMA reads for a row, if every second row begins in the
@@ -38,6 +37,14 @@ std::int64_t half_sectors(TmaSegments s, std::int64_t end) {
 
 }  // namespace
 
+int line_dim(Type view, std::span<const std::int64_t> axes) {
+  int line = -1;
+  for (std::size_t t = 0; t < axes.size(); ++t)
+    if (view.view_facts().strides[static_cast<std::size_t>(axes[t])] == 1)
+      line = static_cast<int>(t);
+  return line;
+}
+
 bool is_tma_loadable(Type view, std::span<const std::int64_t> axes, Type tile) {
   const ViewFacts& facts = view.view_facts();
   const std::int64_t size = size_bytes(view.dtype());
@@ -50,7 +57,7 @@ bool is_tma_loadable(Type view, std::span<const std::int64_t> axes, Type tile) {
       contiguous = true;
       continue;
     }
-    if ((stride == kDynamic ? facts.stride_div[v] : stride) * size % kGranule != 0) return false;
+    if (stride_divisor(view, v) * size % kGranule != 0) return false;
   }
   return contiguous &&
          std::ranges::all_of(tile.shape(), [](std::int64_t e) { return e <= kMaxBox; });
@@ -61,12 +68,11 @@ std::string_view why_not_tma_tile(Type view, std::span<const std::int64_t> axes,
   if (facts.is_made) return "the kernel makes the view, which has no tensor map";
   if (tile.rank() != 2) return "it is not a tile of rows and columns";
   if (facts.align % kGranule != 0) return "the tensor does not begin at a multiple of 16 bytes";
-  const auto row = std::ranges::find_if(
-      axes, [&](std::int64_t v) { return facts.strides[static_cast<std::size_t>(v)] == 1; });
-  if (row == axes.end()) return "neither rows nor columns are contiguous in memory";
+  const int line = line_dim(view, axes);
+  if (line < 0) return "neither rows nor columns are contiguous in memory";
   if (!is_tma_loadable(view, axes, tile)) return "strides are not multiples of 16 bytes";
-  const auto fast = static_cast<std::size_t>(row - axes.begin());
-  if (tile.shape()[fast] * size_bytes(tile.dtype()) % kNarrowestSwizzle != 0)
+  if (tile.shape()[static_cast<std::size_t>(line)] * size_bytes(tile.dtype()) % kNarrowestSwizzle !=
+      0)
     return "rows are not a multiple of 32 bytes";
   return "";
 }
@@ -97,32 +103,25 @@ TmaSegments tma_segments(std::int64_t row, std::int64_t end, bool whole_sectors)
 }
 
 TmaSegments tma_segments(const Kernel& k, const OpData& load) {
-  const Type view = k.type(load.operands[0]), tile = k.type(load.results[0]);
-  const ViewFacts& facts = view.view_facts();
-  const std::int64_t size = size_bytes(tile.dtype());
-  const std::size_t fast = line_dim(k, load);
-  const std::int64_t row = tile.shape()[fast] * size;
-  bool whole_sectors = tile.rank() != 2 || tile.shape()[1 - fast] % kSwizzleRows != 0;
-  if (!whole_sectors) {
-    whole_sectors = true;
-    for (std::size_t v = 0; v < facts.strides.size(); ++v) {
-      const std::int64_t stride = facts.strides[v];
-      const std::int64_t step = stride == kDynamic ? facts.stride_div[v] : stride;
-      whole_sectors = whole_sectors && (stride == 1 || step * size % kSector == 0);
-    }
-  }
-  const auto axis = static_cast<std::size_t>(load.attrs.ints(AttrName::axes)[fast]);
-  const std::int64_t extent = view.shape()[axis];
+  const BoxAccess a = access_of(k, load);
+  const Type view = k.type(a.view);
+  const std::size_t along = row_dim(k, a);
+  const std::int64_t size = size_bytes(a.tile.dtype()), row = a.tile.shape()[along] * size;
+  bool whole_sectors = true;
+  if (a.tile.rank() == 2 && row_count(k, a) % kSwizzleRows == 0)
+    for (std::size_t v = 0; v < a.axes.size(); ++v)
+      whole_sectors = whole_sectors && (view.view_facts().strides[v] == 1 ||
+                                        stride_divisor(view, v) * size % kSector == 0);
+  const std::int64_t extent = view.shape()[static_cast<std::size_t>(a.along[along])];
   const bool is_whole = extent != kDynamic && extent * size <= row;
   return tma_segments(row, is_whole ? extent * size : row + kWidestSwizzle, whole_sectors);
 }
 
 std::int64_t tma_tile_bytes(const Kernel& k, const OpData& load) {
-  const Type tile = k.type(load.results[0]);
-  const std::int64_t bytes = tile.count() * size_bytes(tile.dtype());
-  if (tile.rank() != 2) return bytes;
-  const std::int64_t rows = tile.shape()[1 - line_dim(k, load)];
-  return std::max(bytes, rows * tma_segments(k, load).bytes());
+  const BoxAccess a = access_of(k, load);
+  const std::int64_t bytes = a.tile.count() * size_bytes(a.tile.dtype());
+  if (a.tile.rank() != 2) return bytes;
+  return std::max(bytes, row_count(k, a) * tma_segments(k, load).bytes());
 }
 
 std::int64_t slot_bytes(Type ring) {
@@ -136,11 +135,11 @@ std::int64_t slot_bytes(Type ring) {
 }
 
 bool is_multicast_splittable(const Kernel& k, const OpData& load) {
-  const Type tile = k.type(load.results[0]);
-  if (tile.rank() != 2 || access_of(k, load).gathered_dim() >= 0) return false;
+  const BoxAccess a = access_of(k, load);
+  if (a.tile.rank() != 2 || a.gathered_dim() >= 0) return false;
   const TmaSegments segments = tma_segments(k, load);
   return (segments.count > 0 && segments.count % 2 == 0) ||
-         tile.shape()[1 - line_dim(k, load)] % (2 * kSwizzleRows) == 0;
+         row_count(k, a) % (2 * kSwizzleRows) == 0;
 }
 
 }  // namespace tegula::ir

@@ -9,6 +9,10 @@ namespace tegula::ir {
 /// Alignment in bytes of the shared memory that TMA writes.
 inline constexpr std::int64_t kTmaLineBytes = 128;
 
+/// Returns the dimension of a tile along view dimensions `axes` that is contiguous in memory, the
+/// last one if there are several; -1 if there is none.
+int line_dim(Type view, std::span<const std::int64_t> axes);
+
 /// Returns true if cp.async.bulk.tensor can load a tile with dimensions along view dimensions
 /// `axes`. The view must be a parameter, which has a tensor map, with 16-byte strides and base, a
 /// contiguous dimension among the axes, rank at most 5 and extents at most 256 (CUDA driver API,

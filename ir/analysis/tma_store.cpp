@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/access.h"
+#include "ir/analysis/index_facts.h"
 #include "ir/analysis/memory_hazards.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/loop.h"
@@ -51,34 +52,29 @@ bool is_extent_of(const Kernel& k, const TensorMapBound& clip, Value view) {
 /// on an H200).
 constexpr std::int64_t kPieceBytes = 16;
 
-bool has_whole_pieces(const Kernel& k, Value view, std::size_t dim, DType dtype) {
-  const Type t = k.type(view);
-  const std::int64_t extent =
-      t.shape()[dim] != kDynamic ? t.shape()[dim] : t.view_facts().dim_div[dim];
-  return extent * size_bytes(dtype) % kPieceBytes == 0;
-}
-
-bool rows_end_with_a_piece(const Kernel& k, const OpData& store, std::size_t inner,
+bool rows_end_with_a_piece(const Kernel& k, const BoxAccess& a,
                            const std::vector<TensorMapBound>& clips) {
-  const DType dtype = k.type(store.operands[1]).dtype();
-  const auto ends = [&](const TensorMapBound& c) {
-    if (c.dim != static_cast<std::int64_t>(inner)) return true;
-    if (c.arg < 0) return c.value * size_bytes(dtype) % kPieceBytes == 0;
-    return has_whole_pieces(k, k.params()[static_cast<std::size_t>(c.arg)].value,
-                            static_cast<std::size_t>(c.value), dtype);
+  const std::int64_t inner = a.along[1], size = size_bytes(a.tile.dtype());
+  const auto has_whole_pieces = [&](Value view, std::int64_t dim) {
+    return extent_divisor(k.type(view), static_cast<std::size_t>(dim)) * size % kPieceBytes == 0;
   };
-  return has_whole_pieces(k, store.operands[0], inner, dtype) && std::ranges::all_of(clips, ends);
+  const auto ends = [&](const TensorMapBound& c) {
+    if (c.dim != inner) return true;
+    if (c.arg < 0) return c.value * size % kPieceBytes == 0;
+    return has_whole_pieces(k.params()[static_cast<std::size_t>(c.arg)].value, c.value);
+  };
+  return has_whole_pieces(a.view, inner) && std::ranges::all_of(clips, ends);
 }
 
 /// Returns true if the kernel signals its results to others or reads them again. Neither orders TMA
 /// writes.
-bool may_be_read_again(const Kernel& k, const OpData& store) {
+bool may_be_read_again(const Kernel& k, Value view) {
   if (first_announcement(k)) return true;
   int uses = 0;
   walk(k, k.body(), [&](OpId op) {
     const OpData& d = k[op];
     if (!d.is(Opcode::ViewDim, Opcode::ViewStride))
-      uses += static_cast<int>(std::ranges::count(d.operands, store.operands[0]));
+      uses += static_cast<int>(std::ranges::count(d.operands, view));
   });
   return uses > 1;
 }
@@ -113,8 +109,7 @@ std::optional<std::vector<TensorMapBound>> clips_of(const Kernel& k, const OpDat
   const BoxAccess a = access_of(k, store);
   for (std::size_t v = 0; v < a.axes.size() && a.has_limits(); ++v)
     if (!collect(k, a.axes[v].limit, static_cast<std::int64_t>(v), clips)) return std::nullopt;
-  std::erase_if(
-      clips, [&](const TensorMapBound& clip) { return is_extent_of(k, clip, store.operands[0]); });
+  std::erase_if(clips, [&](const TensorMapBound& clip) { return is_extent_of(k, clip, a.view); });
   return clips;
 }
 
@@ -127,8 +122,8 @@ OpId first_announcement(const Kernel& k) {
         d.is(ArriveAndTestLast, AtomicRmw, AtomicCas, AtomicStore, GridBarrier, CtaBarrier);
     // Results are two-dimensional tiles; a store that combines other tiles is a counter or a
     // signal.
-    const bool counts = d.opcode == StoreView && d.attrs.find(AttrName::kind) != nullptr &&
-                        k.type(d.operands[1]).rank() != 2;
+    const bool counts =
+        d.opcode == StoreView && d.attrs.has(AttrName::kind) && access_of(k, d).tile.rank() != 2;
     if (signals || counts) found = op;
     return signals || counts;
   });
@@ -136,24 +131,23 @@ OpId first_announcement(const Kernel& k) {
 }
 
 std::string_view why_not_tma_store(const Kernel& k, const OpData& store) {
-  const Type view = k.type(store.operands[0]), tile = k.type(store.operands[1]);
-  const auto axes = store.attrs.ints(AttrName::axes);
-  if (!tile.is_tile() || tile.rank() != 2 || axes.size() != 2)
+  const BoxAccess a = access_of(k, store);
+  const Type view = k.type(a.view);
+  if (!a.tile.is_tile() || a.tile.rank() != 2 || a.along.size() != 2)
     return "not a tile of two dimensions";
   if (view.view_facts().is_made) return "a view that the kernel makes, which has no tensor map";
-  if (access_of(k, store).gathered_dim() >= 0) return "rows that an index tile scatters";
-  if (!has_staged_size(tile.dtype())) return "elements of neither 16 nor 32 bits";
-  if (!is_combined_by_tma(store.attrs.s(AttrName::kind), tile.dtype()))
+  if (a.gathered_dim() >= 0) return "rows that an index tile scatters";
+  if (!has_staged_size(a.tile.dtype())) return "elements of neither 16 nor 32 bits";
+  if (!is_combined_by_tma(store.attrs.s(AttrName::kind), a.tile.dtype()))
     return "an operation that TMA does not have for this type";
-  if (view.view_facts().strides[static_cast<std::size_t>(axes[1])] != 1 ||
-      !is_tma_loadable(view, axes, tile))
+  if (view.view_facts().strides[static_cast<std::size_t>(a.along[1])] != 1 ||
+      !is_tma_loadable(view, a.along, a.tile))
     return "rows that are not contiguous, or a base or strides that are not multiples of 16 bytes";
   const auto clips = clips_of(k, store);
   if (!clips) return "limits that are not known at the launch";
-  if (!rows_end_with_a_piece(k, store, static_cast<std::size_t>(axes[1]), *clips))
-    return "rows that may end within 16 bytes";
-  if (may_be_read_again(k, store)) return "results that may be read, or announced, in the kernel";
-  if (is_shared_by_call(k, store.operands[0])) return "memory that other arguments may share";
+  if (!rows_end_with_a_piece(k, a, *clips)) return "rows that may end within 16 bytes";
+  if (may_be_read_again(k, a.view)) return "results that may be read, or announced, in the kernel";
+  if (is_shared_by_call(k, a.view)) return "memory that other arguments may share";
   if (may_be_stored_again(k, store)) return "results that a later step may store again";
   return {};
 }

@@ -1,7 +1,9 @@
 // Computes upper bounds of index values from their definitions.
 #include <algorithm>
 #include <bit>
+#include <unordered_set>
 
+#include "ir/analysis/facts.h"
 #include "ir/analysis/index_facts.h"
 #include "ir/loop.h"
 #include "ir/op_table.h"
@@ -42,14 +44,14 @@ std::int64_t bits_below(std::int64_t n) {
 
 /// Computes the upper bound of a value. A loop carry is at least 0 if its initial value is and an
 /// iteration preserves it; this is assumed while the iteration is examined.
-class IndexFacts::UpperBound {
+class Facts::UpperBound {
  public:
-  explicit UpperBound(const IndexFacts& bounds) : bounds_(bounds), k_(bounds.k_) {}
+  explicit UpperBound(const Facts& facts) : facts_(facts), k_(facts.k_) {}
 
   Maximum of(Value v) {
     const std::int64_t all = largest(k_.type(v));
     if (all == 0 || ++steps_ > kMaxSteps) return std::nullopt;
-    if (bounds_.at_least_zero_.contains(v) || given_.contains(v)) return all;
+    if (given_.contains(v) || facts_.is_stated_non_negative(v)) return all;
     const Maximum found = k_[v].def ? result(v) : argument(v);
     return found && *found <= all ? found : std::nullopt;
   }
@@ -184,12 +186,12 @@ class IndexFacts::UpperBound {
     return turn ? Maximum(largest(type_of(loop, i))) : std::nullopt;
   }
 
-  const IndexFacts& bounds_;
+  const Facts& facts_;
   const Kernel& k_;
   std::unordered_set<Value> given_;
   int steps_ = 0;
 };
 
-Maximum IndexFacts::upper_bound(Value v) const { return UpperBound(*this).of(v); }
+Maximum Facts::upper_bound(Value v) const { return UpperBound(*this).of(v); }
 
 }  // namespace tegula::ir

@@ -25,6 +25,7 @@
 
 #include "ir/access.h"
 #include "ir/analysis/index_facts.h"
+#include "ir/lines.h"
 #include "ir/loop.h"
 #include "ir/passes/absence/tile_presence.h"
 #include "ir/pipeline.h"
@@ -268,8 +269,7 @@ class CheckAbsence {
     Value all;
     for (const LoadedInterval& i : line.all) {
       if (i.is_kept && !with_kept) continue;
-      const Value one = inside(b, i.view, i.axis, i.offset, is_whole ? 0 : extent);
-      all = all ? b.op(Opcode::And, {all, one}) : one;
+      all = both(b, all, inside(b, i.view, i.axis, i.offset, is_whole ? 0 : extent));
     }
     return all ? all : b.constant(type, std::int64_t{1});
   }
@@ -279,11 +279,7 @@ class CheckAbsence {
     const Type type = k_.type(offset);
     const DType index = type.dtype(), no_sign = size_bits(index) == 64 ? DType::u64 : DType::u32;
     const Value limit = b.op(Opcode::ViewDim, {view}, type, {{AttrName::axis, axis}});
-    Value at = offset;
-    if (extent > 0)
-      at = b.add(b.op(Opcode::Arange, {}, Type::tile({index, false}, std::span(&extent, 1)),
-                      {{AttrName::start, 0}}),
-                 offset);
+    const Value at = extent > 0 ? b.add(index_line(b, index, extent), offset) : offset;
     return b.cmp("lt", b.cast(at, no_sign), b.cast(limit, no_sign));
   }
 
@@ -336,7 +332,7 @@ class CheckAbsence {
     Losses all = losses(k_[op].operands[0]);
     std::erase_if(all, [&](Loss& one) {
       if (one.dim == Loss::kWhole) return false;
-      one.dim = presence_.dim_after(op, one.dim);
+      one.dim = dim_after(k_, k_[op], one.dim);
       return one.dim < 0;
     });
     return all;
@@ -349,10 +345,10 @@ class CheckAbsence {
     Builder b = Builder::behind(k_, op);
     for (Loss& one : all) {
       if (one.dim != axis) continue;
-      const std::int64_t extent = k_.type(one.lost).shape()[0];
-      const Type line = Type::tile({k_.type(d.operands[1]).dtype(), false}, std::span(&extent, 1));
-      const Value at = b.add(b.op(Opcode::Arange, {}, line, {{AttrName::start, 0}}), d.operands[1]);
-      const Value from = b.cmp("ge", at, b.zero(Type::of(line.elem())));
+      const Type index = k_.type(d.operands[1]);
+      const Value line = index_line(b, index.dtype(), k_.type(one.lost).shape()[0]);
+      const Value at = b.add(line, d.operands[1]);
+      const Value from = b.cmp("ge", at, b.zero(index));
       const Value within = b.op(Opcode::And, {from, b.cmp("lt", at, d.operands[2])});
       one.lost = b.op(Opcode::And, {one.lost, within});
     }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ir/erase_unused.h"
+#include "ir/lines.h"
 #include "ir/passes/terms/linear_form.h"
 #include "ir/pipeline.h"
 #include "ir/ramp.h"
@@ -96,7 +97,7 @@ class MasksToRowBounds {
     collect(whole, all, others);
     if (comparisons_ < 2) return false;
     Value condition = written(all);
-    for (Value v : others) condition = condition ? b_.op(Opcode::And, {condition, v}) : v;
+    for (Value v : others) condition = ir::both(b_, condition, v);
     k_.replace_all_uses(whole, condition);
     erase_unused(k_, whole);
     return true;
@@ -245,18 +246,14 @@ class MasksToRowBounds {
   //-------------------------------------------------------------------------------
   Value written(const RowBounds& l) {
     const std::int64_t n = type_.shape()[1];
-    Value line = b_.op(Opcode::Arange, {}, Type::tile({DType::i32, false}, std::span(&n, 1)),
-                       {{AttrName::start, 0}});
-    line = b_.op(Opcode::ExpandDims, {line}, {{AttrName::axis, 0}});
+    const Value line =
+        b_.op(Opcode::ExpandDims, {index_line(b_, DType::i32, n)}, {{AttrName::axis, 0}});
     const bool two_sided =
         l.first && l.end && k_.type(l.first).is_tile() && k_.type(l.end).is_tile();
     if (two_sided) return between(line, l);
     Value condition;
     for (const auto& [limit, pred] : {std::pair{l.end, "lt"}, std::pair{l.first, "ge"}})
-      if (limit) {
-        const Value one = compared_with(line, limit, pred);
-        condition = condition ? b_.op(Opcode::And, {condition, one}) : one;
-      }
+      if (limit) condition = ir::both(b_, condition, compared_with(line, limit, pred));
     return condition;
   }
 

@@ -14,6 +14,7 @@
 #include "ir/access.h"
 #include "ir/analysis/index_facts.h"
 #include "ir/builder.h"
+#include "ir/lines.h"
 #include "ir/passes/absence/absence.h"
 #include "ir/passes/absence/arg_reduce.h"
 #include "ir/passes/absence/box_limits.h"
@@ -81,11 +82,6 @@ class Materializer {
   }
 
   // ---- masks
-  /// Returns the conjunction of two conditions, the first of which may be null.
-  static Value both(Builder& b, Value all, Value one) {
-    return all ? b.op(Opcode::And, {all, one}) : one;
-  }
-
   /// Returns the mask of all bounds of the value that matter for a reduction along `axis`.
   Value mask_along(Builder& b, Value v, std::int64_t axis, bool with_whole = true) {
     Value all;
@@ -290,9 +286,7 @@ class Materializer {
     for (std::size_t i = 0; i < k_[op].operands.size(); ++i) {
       const Value v = k_[op].operands[i];
       if (absence_.of(v).empty() || absence_.is_zero_filled(v)) continue;
-      Value present;
-      for (const PresenceBound& bound : absence_.of(v))
-        present = both(b, present, absence_.mask(b, bound, k_.type(v).shape()));
+      const Value present = absence_.mask_of_all(b, absence_.of(v), k_.type(v));
       k_[op].operands[i] = b.select(present, v, reduce_kind("sum").identity(b, k_.type(v).dtype()));
       changed_ = true;
     }
@@ -384,9 +378,7 @@ class Materializer {
     const Type pointers = k_.type(operands[0]);
     Value present = operands.size() > mask_at ? operands[mask_at] : Value();
     for (const PresenceBound& bound : bounds)
-      present = both(b, present,
-                     pointers.is_tile() ? absence_.mask(b, bound, pointers.shape())
-                                        : absence_.scalar_inside(b, bound));
+      present = both(b, present, absence_.present(b, bound, pointers));
     std::vector<Value> masked(operands.begin(),
                               operands.begin() + static_cast<std::ptrdiff_t>(mask_at));
     masked.push_back(present);
@@ -456,7 +448,6 @@ class Materializer {
   void store_by_address(OpId op, std::span<const PresenceBound> bounds) {
     Builder b(k_, op);
     const BoxAccess a = access_of(k_, k_[op]);
-    const Type type = a.tile;
     const ViewAddresses at = box_addresses(b, a);
     Value present = at.inside;
     for (const PresenceBound& bound : bounds) {
@@ -464,9 +455,7 @@ class Materializer {
         const auto v = static_cast<int>(a.along[static_cast<std::size_t>(bound.dim)]);
         if (limits_.adds_nothing(op, bound, a.along_dim(bound.dim).offset, v)) continue;
       }
-      present = both(b, present,
-                     type.is_tile() ? absence_.mask(b, bound, type.shape())
-                                    : absence_.scalar_inside(b, bound));
+      present = both(b, present, absence_.present(b, bound, a.tile));
     }
     const AttrList attrs = attrs_by_address(k_, op);
     const std::array operands{at.pointers, a.stored, present};

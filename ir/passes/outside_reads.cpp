@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "ir/access.h"
-#include "ir/analysis/index_facts.h"
+#include "ir/analysis/facts.h"
 #include "ir/made_view.h"
 #include "ir/pipeline.h"
 #include "ir/reduce_kind.h"
@@ -311,7 +311,7 @@ class OutsideReads {
   }
 
   Kernel& k_;
-  IndexFacts known_;
+  Facts known_;
   const bool follows_gathers_;
   std::unordered_map<Value, Origins> origins_;
   Origins checked_;  ///< in this and enclosing regions, before this op

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "ir/access.h"
+#include "ir/analysis/facts.h"
 #include "ir/analysis/index_facts.h"
 #include "ir/made_view.h"
 #include "ir/pipeline.h"
@@ -14,7 +15,7 @@
 namespace tegula::ir {
 namespace {
 
-bool annotate(Kernel& k, OpId op, const IndexFacts& bounds, PassContext& context) {
+bool annotate(Kernel& k, OpId op, const Facts& bounds, PassContext& context) {
   BoxAccess a = access_of(k, k[op]);
   const auto& strides = k.type(a.view).view_facts().strides;
   a.divisor = 16;  // no access is wider than 16 elements
@@ -45,7 +46,7 @@ bool prove_bounds(Kernel& kernel, PassContext& context) {
     kernel.set_type(d.results[0], made_view_type(kernel, d.operands, d.attrs.i(AttrName::align)));
     changed = true;
   });
-  const IndexFacts bounds(kernel);
+  const Facts bounds(kernel);
   walk(kernel, kernel.body(), [&](OpId op) {
     const Opcode o = kernel[op].opcode;
     if (o == Opcode::LoadView || o == Opcode::StoreView)

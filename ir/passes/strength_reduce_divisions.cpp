@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/analysis/facts.h"
 #include "ir/analysis/index_facts.h"
 #include "ir/clone_op.h"
 #include "ir/loop.h"
@@ -42,7 +43,7 @@ class StrengthReduceDivisions {
 
   bool run() {
     std::vector<OpId> loops;
-    const IndexFacts bounds(k_);
+    const Facts bounds(k_);
     collect(k_.body(), loops, bounds);
     if (found_.empty()) return false;
     context_.remark(Remark::Kind::Applied, k_[found_.front().op].loc,
@@ -66,7 +67,7 @@ class StrengthReduceDivisions {
   };
 
   /// Collects divisions. `loops`: the loops around the region, outermost first.
-  void collect(RegionId region, std::vector<OpId>& loops, const IndexFacts& bounds) {
+  void collect(RegionId region, std::vector<OpId>& loops, const Facts& bounds) {
     for (OpId op : k_.ops(region)) {
       if (divides(op) && !loops.empty()) find(op, loops, bounds);
       const bool loops_around = is_loop(k_[op]);
@@ -85,7 +86,7 @@ class StrengthReduceDivisions {
             k_.type(d.results[0]) == Type::scalar(DType::u32));
   }
 
-  void find(OpId op, const std::vector<OpId>& loops, const IndexFacts& bounds) {
+  void find(OpId op, const std::vector<OpId>& loops, const Facts& bounds) {
     const auto has_sign = [&](Value v) {
       return k_.type(v).dtype() != DType::u32 && !bounds.upper_bound(v).has_value();
     };

@@ -6,8 +6,11 @@
 #include <algorithm>
 
 #include "ir/access.h"
+#include "ir/analysis/index_facts.h"
+#include "ir/lines.h"
 #include "ir/loop.h"
 #include "ir/made_view.h"
+#include "ir/passes/absence/tile_presence.h"
 #include "ir/reshape_groups.h"
 #include "support/errors.h"
 
@@ -115,16 +118,15 @@ Value Absence::moved_mask(OpId id, Value mask) {
   return moved = made_mask(k_[made].results[0]);
 }
 
-void Absence::remap(OpId op, const std::vector<int>& new_dim) {
+void Absence::remap(OpId op) {
   List moved;
   const List before(of(k_[op].operands[0]).begin(), of(k_[op].operands[0]).end());
   for (PresenceBound bound : before) {
-    if (bound.dim >= 0) bound.dim = new_dim[static_cast<std::size_t>(bound.dim)];
+    if (bound.dim >= 0) bound.dim = dim_after(k_, k_[op], bound.dim);
     if (bound.dim == PresenceBound::kElements) bound.mask = moved_mask(op, bound.mask);
     moved.push_back(bound);
   }
-  const std::vector<Value> results(k_[op].results.begin(), k_[op].results.end());
-  for (Value v : results) set(v, moved);
+  set(k_[op].results[0], std::move(moved));
 }
 
 void Absence::broadcast(OpId id) {
@@ -353,20 +355,7 @@ void Absence::op(OpId id) {
   if (d.opcode == Crop) return crop(id);
   if (d.opcode == ClusterReduceScatter) return cluster_reduce_scatter(id);
   if (d.opcode == ClusterGather) return;  // all present
-  const auto dims = [&](Value v) { return static_cast<int>(k_.type(v).rank()); };
-  std::vector<int> map;
-  if (d.opcode == ExpandDims) {
-    const int axis = static_cast<int>(d.attrs.i(AttrName::axis));
-    for (int i = 0; i < dims(d.operands[0]); ++i) map.push_back(i < axis ? i : i + 1);
-    return remap(id, map);
-  }
-  if (d.opcode == Permute) {
-    map.resize(static_cast<std::size_t>(dims(d.operands[0])));
-    const auto order = d.attrs.ints(AttrName::order);
-    for (std::size_t i = 0; i < order.size(); ++i)
-      map[static_cast<std::size_t>(order[i])] = static_cast<int>(i);
-    return remap(id, map);
-  }
+  if (d.is(ExpandDims, Permute)) return remap(id);
   if (d.opcode == Broadcast) return broadcast(id);
   if (d.is(Reduce, ArgReduce, ReduceWith)) return reduce(id);
   if (d.opcode == Sort) return sort(id);
@@ -410,9 +399,7 @@ Value Absence::line(Builder& b, const PresenceBound& bound, std::int64_t extent)
   if (bound.is_broadcast)
     return b.op(Opcode::Splat, {scalar_inside(b, bound)},
                 Type::tile({DType::i1, false}, std::span(&extent, 1)));
-  const DType index = k_.type(bound.offset).dtype();
-  const Value at = b.op(Opcode::Arange, {}, Type::tile({index, false}, std::span(&extent, 1)),
-                        {{AttrName::start, 0}});
+  const Value at = index_line(b, k_.type(bound.offset).dtype(), extent);
   return below(b, b.add(at, plain(b, bound.offset)), bound);
 }
 
@@ -421,18 +408,23 @@ Value Absence::mask(Builder& b, const PresenceBound& bound, std::span<const std:
   if (bound.dim == PresenceBound::kElements) return bound.mask;
   if (bound.is_whole() && !(bound.mask && bound.dim >= 0))
     return b.op(Opcode::Splat, {scalar_inside(b, bound)}, type);
-  Value inside = line(b, bound, shape[static_cast<std::size_t>(bound.dim)]);
-  for (int d = 0; d < static_cast<int>(shape.size()); ++d)
-    if (d != bound.dim) inside = b.op(Opcode::ExpandDims, {inside}, {{AttrName::axis, d}});
-  return shape.size() == 1 ? inside : b.op(Opcode::Broadcast, {inside}, type);
+  const Value inside = line(b, bound, shape[static_cast<std::size_t>(bound.dim)]);
+  return repeated(b, inside, bound.dim, shape);
+}
+
+Value Absence::present(Builder& b, const PresenceBound& bound, Type type) {
+  return type.is_tile() ? mask(b, bound, type.shape()) : scalar_inside(b, bound);
+}
+
+Value Absence::line_of_all(Builder& b, std::span<const PresenceBound> bounds, std::int64_t extent) {
+  Value all;
+  for (const PresenceBound& bound : bounds) all = both(b, all, line(b, bound, extent));
+  return all;
 }
 
 Value Absence::mask_of_all(Builder& b, std::span<const PresenceBound> bounds, Type type) {
   Value all;
-  for (const PresenceBound& bound : bounds) {
-    const Value one = type.is_tile() ? mask(b, bound, type.shape()) : scalar_inside(b, bound);
-    all = all ? b.op(Opcode::And, {all, one}) : one;
-  }
+  for (const PresenceBound& bound : bounds) all = both(b, all, present(b, bound, type));
   return all;
 }
 

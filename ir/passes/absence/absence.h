@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "ir/analysis/index_facts.h"
+#include "ir/analysis/facts.h"
 #include "ir/builder.h"
 #include "ir/uses.h"
 
@@ -76,7 +76,7 @@ class Absence {
   void rename(const From& from, const To& to) {
     for (std::size_t i = 0; i < from.size(); ++i) bounds_[to[i]] = bounds_[from[i]];
   }
-  const Facts& facts() const { return known_.facts(); }
+  const Facts& facts() const { return known_; }
   /// Returns true if the contents of the value outside of an interval matter (absence_use.cpp).
   /// They do not if they only reach stores that drop these elements anyway.
   bool is_observed(Value v, const PresenceBound& interval);
@@ -92,6 +92,10 @@ class Absence {
   Value line(Builder& b, const PresenceBound& bound, std::int64_t extent);
   /// Returns an i1 tile of `shape` that is true where the bound holds.
   Value mask(Builder& b, const PresenceBound& bound, std::span<const std::int64_t> shape);
+  /// Returns the condition of a bound for a value of `type`: a mask of its shape, or a scalar.
+  Value present(Builder& b, const PresenceBound& bound, Type type);
+  /// Returns the conjunction of all bounds along one dimension; null if there are no bounds.
+  Value line_of_all(Builder& b, std::span<const PresenceBound> bounds, std::int64_t extent);
   /// Returns the conjunction of all bounds for a value of `type`, tile or scalar; null if there are
   /// no bounds.
   Value mask_of_all(Builder& b, std::span<const PresenceBound> bounds, Type type);
@@ -128,7 +132,7 @@ class Absence {
   void key_ranks(OpId op);
   void dot(OpId op);
   List union_of_operands(OpId op) const;
-  void remap(OpId op, const std::vector<int>& new_dim);
+  void remap(OpId op);
   Value moved_mask(OpId op, Value mask);
   void broadcast(OpId op);
   PresenceBound reshaped(Builder& b, const PresenceBound& bound, std::span<const std::int64_t> from,
@@ -192,7 +196,7 @@ class Absence {
   void add_presence(OpId loop, std::size_t i, const List& always, bool keeps);
 
   Kernel& k_;
-  IndexFacts known_;
+  Facts known_;
   std::unordered_map<Value, List> bounds_;
   std::map<std::pair<std::uint32_t, std::int64_t>, Value> limits_;
   std::unordered_map<Value, Value> scalars_;  ///< scalars that uniform condition tiles repeat

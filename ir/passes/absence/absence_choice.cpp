@@ -164,17 +164,9 @@ void Absence::join_edges(OpId id, const Sides& sides, List& all) {
     if (made.from != from) {
       Builder b = Builder::behind(k_, id);
       const std::int64_t extent = shape[static_cast<std::size_t>(dim)];
-      const auto lines = [&](const List& bounds) {
-        Value m;
-        for (const PresenceBound& bound : bounds) {
-          const Value one = line(b, bound, extent);
-          m = m ? b.op(Opcode::And, {m, one}) : one;
-        }
-        return m;
-      };
       PresenceBound either{dim};
-      const Value one = lines(first);
-      either.mask = made_mask(b.op(Opcode::Or, {one, lines(second)}));
+      const Value one = line_of_all(b, first, extent);
+      either.mask = made_mask(b.op(Opcode::Or, {one, line_of_all(b, second, extent)}));
       made = {from, {either}};
     }
     all.push_back(made.bounds[0]);

@@ -2,6 +2,7 @@
 // elements of a line of the result come first.
 #include <array>
 
+#include "ir/lines.h"
 #include "ir/passes/absence/absence.h"
 
 namespace tegula::ir {
@@ -26,11 +27,7 @@ PresenceBound Absence::sorted_line(Builder& b, OpId id, std::span<const Presence
     const Value zero = b.constant(k_.type(rest), std::int64_t{0});
     return {.dim = axis, .offset = zero, .limit = b.op(Opcode::Max, {rest, zero})};
   }
-  Value inside;
-  for (const PresenceBound& bound : bounds) {
-    const Value more = line(b, bound, extent);
-    inside = inside ? b.op(Opcode::And, {inside, more}) : more;
-  }
+  const Value inside = line_of_all(b, bounds, extent);
   const Value count = b.op(Opcode::Reduce, {b.cast(inside, DType::i32)},
                            {{AttrName::axis, 0}, {AttrName::kind, "sum"}});
   return {.dim = axis, .offset = b.i32(0), .limit = count};
@@ -49,11 +46,7 @@ PresenceBound Absence::sorted_elements(Builder& b, OpId id, std::span<const Pres
     count = b.op(Opcode::Broadcast, {count}, sorted);
   }
   const std::int64_t kept = sorted.shape()[static_cast<std::size_t>(axis)];
-  Value index = b.op(Opcode::Arange, {}, Type::tile({DType::i32, false}, std::span(&kept, 1)),
-                     {{AttrName::start, 0}});
-  for (int d = 0; d < static_cast<int>(sorted.rank()); ++d)
-    if (d != axis) index = b.op(Opcode::ExpandDims, {index}, {{AttrName::axis, d}});
-  if (sorted.rank() > 1) index = b.op(Opcode::Broadcast, {index}, sorted);
+  const Value index = repeated(b, index_line(b, DType::i32, kept), axis, sorted.shape());
   PresenceBound there{PresenceBound::kElements};
   there.mask = b.cmp("lt", index, count);
   return there;

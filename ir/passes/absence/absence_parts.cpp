@@ -109,11 +109,7 @@ void Absence::join_lines(OpId id, std::span<const List> bounds, int dim, List& a
     const std::int64_t extent = k_.type(k_[id].results[0]).shape()[static_cast<std::size_t>(dim)];
     Value any;
     for (const List& list : lines) {
-      Value one;
-      for (const PresenceBound& bound : list) {
-        const Value inside = line(b, bound, extent);
-        one = one ? b.op(Opcode::And, {one, inside}) : inside;
-      }
+      const Value one = line_of_all(b, list, extent);
       any = any ? b.op(Opcode::Or, {any, one}) : one;
     }
     PresenceBound either{dim};

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "ir/analysis/index_facts.h"
 #include "ir/loop.h"
 #include "ir/passes/absence/absence.h"
 #include "support/errors.h"

@@ -4,9 +4,10 @@
 #include <set>
 
 #include "ir/access.h"
+#include "ir/analysis/index_facts.h"
 #include "ir/loop.h"
 #include "ir/passes/absence/absence.h"
-#include "ir/reshape_groups.h"
+#include "ir/passes/absence/tile_presence.h"
 
 namespace tegula::ir {
 namespace {
@@ -34,14 +35,10 @@ class Follower {
     using enum Opcode;
     if (info(d.opcode).is_elementwise() || d.opcode == Crop) return result(op, dim);
     if (d.opcode == FillAbsent) return d.attrs.s(AttrName::kind) != "any" || result(op, dim);
-    if (d.opcode == ExpandDims)
-      return result(op, dim + (static_cast<int>(d.attrs.i(AttrName::axis)) <= dim ? 1 : 0));
-    if (d.opcode == Permute) {
-      const auto order = d.attrs.ints(AttrName::order);
-      return result(op,
-                    static_cast<int>(std::ranges::find(order, std::int64_t{dim}) - order.begin()));
+    if (d.is(ExpandDims, Permute, Broadcast, Reshape)) {
+      const int now = dim_after(k_, d, dim);
+      return now < 0 || result(op, now);
     }
-    if (d.is(Broadcast, Reshape)) return moves(op, dim);
     if (d.is(Reduce, ArgReduce, Scan)) {
       const int axis = static_cast<int>(d.attrs.i(AttrName::axis));
       if (axis == dim) return true;
@@ -52,14 +49,6 @@ class Follower {
     if (is_loop(d)) return begins_loop(op, v, dim);
     if (d.opcode == Yield) return yields(op, v, dim);
     return true;
-  }
-
-  bool moves(OpId op, int dim) {
-    const OpData& d = k_[op];
-    const auto from = k_.type(d.operands[0]).shape(), to = k_.type(d.results[0]).shape();
-    const int now = d.opcode == Opcode::Broadcast ? dim : dim_after_reshape(from, to, dim);
-    return now < 0 || to[static_cast<std::size_t>(now)] != from[static_cast<std::size_t>(dim)] ||
-           result(op, now);
   }
 
   bool product(OpId op, Value v, int dim) {

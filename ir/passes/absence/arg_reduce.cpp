@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "ir/lines.h"
 #include "ir/reduce_kind.h"
 
 namespace tegula::ir {
@@ -20,22 +21,14 @@ std::vector<PresenceBound> bounds_along(const Absence& absence, Value v, std::in
   return along;
 }
 
-/// Returns the index of each element along the axis, as a tile of the type's shape.
-Value places(Builder& b, Type type, int axis) {
-  const std::int64_t extent = type.shape()[static_cast<std::size_t>(axis)];
-  Value at = b.op(Opcode::Arange, {}, Type::tile({DType::i32, false}, std::span(&extent, 1)),
-                  {{AttrName::start, 0}});
-  for (int d = 0; d < static_cast<int>(type.rank()); ++d)
-    if (d != axis) at = b.op(Opcode::ExpandDims, {at}, {{AttrName::axis, d}});
-  return type.rank() == 1 ? at : b.op(Opcode::Broadcast, {at}, type.with_dtype(DType::i32));
-}
-
 /// Returns the index of the first present element, or 0 if there is none.
 Value first_present(Builder& b, Type type, int axis, Value present) {
-  const Value extent = b.i32(type.shape()[static_cast<std::size_t>(axis)]);
-  const Value first = b.op(Opcode::Reduce, {b.select(present, places(b, type, axis), extent)},
+  const std::int64_t extent = type.shape()[static_cast<std::size_t>(axis)];
+  const Value behind = b.i32(extent),
+              places = repeated(b, index_line(b, DType::i32, extent), axis, type.shape());
+  const Value first = b.op(Opcode::Reduce, {b.select(present, places, behind)},
                            {{AttrName::axis, axis}, {AttrName::kind, "min"}});
-  return b.select(b.cmp("lt", first, extent), first, b.i32(0));
+  return b.select(b.cmp("lt", first, behind), first, b.i32(0));
 }
 
 }  // namespace

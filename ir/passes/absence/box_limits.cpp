@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/analysis/index_facts.h"
 #include "ir/made_view.h"
 #include "ir/passes/absence/cut_pieces.h"
 

@@ -26,6 +26,19 @@ bool is_fill_tile(const Kernel& k, Value v) {
   return def && k.type(v).is_tile() && k[def].is(Opcode::Const, Opcode::Splat);
 }
 
+int dim_after(const Kernel& k, const OpData& op, int dim) {
+  const auto from = k.type(op.operands[0]).shape(), to = k.type(op.results[0]).shape();
+  if (op.opcode == Opcode::ExpandDims) return dim + (op.attrs.i(AttrName::axis) <= dim ? 1 : 0);
+  if (op.opcode == Opcode::Permute) {
+    const auto order = op.attrs.ints(AttrName::order);
+    return static_cast<int>(std::ranges::find(order, std::int64_t{dim}) - order.begin());
+  }
+  const int now = op.opcode == Opcode::Reshape ? dim_after_reshape(from, to, dim) : dim;
+  const bool is_whole =
+      now >= 0 && to[static_cast<std::size_t>(now)] == from[static_cast<std::size_t>(dim)];
+  return is_whole ? now : -1;
+}
+
 const PresentLines& TilePresence::of(Value v) {
   if (const auto it = known_.find(v); it != known_.end()) return it->second;
   PresentLines found;
@@ -99,21 +112,6 @@ PresentLines TilePresence::merged(OpId op) {
   return p;
 }
 
-int TilePresence::dim_after(OpId op, int d) const {
-  const AttrList& attrs = k_[op].attrs;
-  const auto from = k_.type(k_[op].operands[0]).shape(), to = k_.type(k_[op].results[0]).shape();
-  using enum Opcode;
-  if (k_[op].opcode == ExpandDims) return d + (attrs.i(AttrName::axis) <= d ? 1 : 0);
-  if (k_[op].opcode == Permute) {
-    const auto order = attrs.ints(AttrName::order);
-    return static_cast<int>(std::ranges::find(order, std::int64_t{d}) - order.begin());
-  }
-  const int now = k_[op].opcode == Reshape ? dim_after_reshape(from, to, d) : d;
-  const bool is_whole =
-      now >= 0 && to[static_cast<std::size_t>(now)] == from[static_cast<std::size_t>(d)];
-  return is_whole ? now : -1;
-}
-
 PresentLines TilePresence::moved(OpId op) {
   const PresentLines from = of(k_[op].operands[0]);
   if (!from.is_known) return {};
@@ -121,7 +119,7 @@ PresentLines TilePresence::moved(OpId op) {
   PresentLines p = nothing_absent(k_[op].results[0]);
   p.whole = from.whole;
   for (std::size_t d = 0; d < from.dims.size(); ++d) {
-    const int now = dim_after(op, static_cast<int>(d));
+    const int now = dim_after(k_, k_[op], static_cast<int>(d));
     if (now >= 0)
       add_line(p.dims[static_cast<std::size_t>(now)], from.dims[d]);
     else if (extents[d] == 1)  // one element, repeated or squeezed

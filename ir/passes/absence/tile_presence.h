@@ -37,6 +37,10 @@ inline constexpr int kMaxTileChain = 1000;
 /// Returns true for a tile whose elements are all the same number.
 bool is_fill_tile(const Kernel& k, Value v);
 
+/// Returns the dimension of the result of an expand_dims, permute, reshape or broadcast that
+/// dimension `dim` of the operand becomes; -1 if it is repeated, divided or merged.
+int dim_after(const Kernel& k, const OpData& op, int dim);
+
 class TilePresence {
  public:
   explicit TilePresence(const Kernel& k) : k_(k) {}
@@ -49,9 +53,6 @@ class TilePresence {
   PresentLines factors(OpId dot);
   /// Returns the presence of a value without absent elements.
   PresentLines nothing_absent(Value v) const;
-  /// Returns the dimension of the result of a shape op that dimension `d` of the operand becomes,
-  /// or -1.
-  int dim_after(OpId op, int d) const;
 
  private:
   PresentLines find(Value v);

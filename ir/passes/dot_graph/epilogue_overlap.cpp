@@ -14,7 +14,7 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "ir/analysis/index_facts.h"
+#include "ir/analysis/facts.h"
 #include "ir/analysis/memory_hazards.h"
 #include "ir/layout/linear_layout.h"
 #include "ir/schedule/graph.h"
@@ -45,8 +45,7 @@ std::optional<EpilogueOverlap> EpilogueOverlap::of(MmaLoop& l) {
   if (!l.tile_loop()) return std::nullopt;
   const auto& bounds = l.k[l.loop].operands;
   EpilogueOverlap found(l);
-  if (!IndexFacts(l.k).is_less(bounds[0], bounds[1], l.loop) || !found.collect())
-    return std::nullopt;
+  if (!Facts(l.k).is_less(bounds[0], bounds[1], l.loop) || !found.collect()) return std::nullopt;
   return found;
 }
 

@@ -21,6 +21,7 @@
 // next: the wait after the next step's dots retires them.
 #include <algorithm>
 
+#include "ir/analysis/facts.h"
 #include "ir/analysis/index_facts.h"
 #include "ir/erase_unused.h"
 #include "ir/loop.h"
@@ -136,7 +137,7 @@ void Expansion::in_step() {
   }
   const Value first = k_[old_].operands[0], last = k_[old_].operands[1];
   build_loop(first);
-  const bool always = IndexFacts(k_).is_less(first, last, old_);
+  const bool always = Facts(k_).is_less(first, last, old_);
   Builder b = l_.before(old_);
   for (OperandPipeline& use : l_.pipelines) use.end = use.at;
   if (l_.is_skipped_by_other_warpgroup())
@@ -170,7 +171,7 @@ void Expansion::finish_accumulators(Builder& b, Value runs, bool always,
 
 void Expansion::skewed() {
   const Value first = k_[old_].operands[0], last = k_[old_].operands[1];
-  const bool always = IndexFacts(k_).is_less(first, last, old_);
+  const bool always = Facts(k_).is_less(first, last, old_);
   const OpId branch = always ? OpId() : enter_branch();
   tiles_ ? step_beside_last_tile(first) : first_step(first);
   Builder b = here();

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <unordered_set>
 
-#include "ir/analysis/index_facts.h"
+#include "ir/analysis/facts.h"
 #include "ir/analysis/tma_store.h"
 #include "ir/schedule/graph.h"
 #include "ir/schedule/staging_rings.h"
@@ -104,7 +104,7 @@ bool wants_tma_aux_loads(const Kernel& k, const PassContext& context) {
 
 KernelSummary summarize(const Kernel& k) {
   KernelSummary s;
-  const IndexFacts bounds(k);
+  const Facts bounds(k);
   walk(k, k.body(), [&](OpId op) {
     const OpData& d = k[op];
     if (d.opcode == Opcode::For)
