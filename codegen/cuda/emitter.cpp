@@ -201,9 +201,7 @@ const std::string& Emitter::warp() {
 
 const std::string& Emitter::never() {
   // Always false; compilers cannot know that, because they do not interpret the PTX.
-  ptx::Asm a;
-  a.effects = false;
-  a.add(ptx::Reg::b32, ptx::Role::Out);
+  ptx::Asm a = ptx::pure(ptx::Reg::b32, {});
   a.text = "mov.u32 #0, %nctaid.x;";
   return at_entry(never_, "never", "bool",
                   fmt::format("{}() == 0", ptx_value("grid_extent", use_type("u32"), {}, a)));

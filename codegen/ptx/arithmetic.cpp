@@ -10,14 +10,6 @@
 namespace tegula::codegen::ptx {
 namespace {
 
-Asm pure(Reg result, std::initializer_list<Reg> inputs) {
-  Asm a;
-  a.effects = false;
-  a.add(result, Role::Out);
-  for (Reg r : inputs) a.add(r, Role::In);
-  return a;
-}
-
 bool is_narrow(DType d) { return size_bits(d) < 32; }
 bool is_f8(DType d) { return d == DType::f8e4m3 || d == DType::f8e5m2; }
 /// Returns true for integers of 8 and 16 bits, which f32 represents exactly.

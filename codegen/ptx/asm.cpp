@@ -2,6 +2,7 @@
 #include "codegen/ptx/asm.h"
 
 #include <cctype>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -43,6 +44,22 @@ int Asm::add(Reg reg, Role role, int count) {
   const int first = static_cast<int>(operands.size());
   operands.insert(operands.end(), static_cast<std::size_t>(count), Operand{reg, role});
   return first;
+}
+
+Asm effect(std::string text, std::initializer_list<Reg> inputs) {
+  Asm a;
+  a.memory = true;
+  a.text = std::move(text);
+  for (Reg r : inputs) a.add(r, Role::In);
+  return a;
+}
+
+Asm pure(Reg result, std::initializer_list<Reg> inputs) {
+  Asm a;
+  a.effects = false;
+  a.add(result, Role::Out);
+  for (Reg r : inputs) a.add(r, Role::In);
+  return a;
 }
 
 LlvmAsm render_llvm(const Asm& a) {

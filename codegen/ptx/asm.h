@@ -2,6 +2,7 @@
 // A piece of inline PTX, independent of the language in which it is embedded. Both emitters get
 // their instruction texts from the functions in instructions.h and render them for LLVM ($n, "b"
 // predicates) or for CUDA C++ (%n, predicates as integers).
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,11 @@ struct Asm {
   /// Appends `count` operands and returns the index of the first.
   int add(Reg reg, Role role, int count = 1);
 };
+
+/// Returns an instruction that may read or write memory; the caller may add operands and the text.
+Asm effect(std::string text, std::initializer_list<Reg> inputs = {});
+/// Returns an instruction without effects; the caller adds the text.
+Asm pure(Reg result, std::initializer_list<Reg> inputs);
 
 /// The text between the quotes of an LLVM inline asm call. `outputs` and `inputs` are operand
 /// indices in the order of the results and of the arguments (an InOut operand is in both).

@@ -9,14 +9,6 @@ namespace {
 
 using ir::AttrName;
 
-Asm effect(std::string text, std::initializer_list<Reg> inputs = {}) {
-  Asm a;
-  a.memory = true;
-  a.text = std::move(text);
-  for (Reg r : inputs) a.add(r, Role::In);
-  return a;
-}
-
 Asm named_barrier(std::string_view op, std::optional<std::int64_t> id, std::int64_t count) {
   Asm a = effect("");
   a.convergent = true;
@@ -68,18 +60,13 @@ Asm pin() {
 }
 
 Asm cta_rank() {
-  Asm a;
-  a.effects = false;
-  a.add(Reg::b32, Role::Out);
+  Asm a = pure(Reg::b32, {});
   a.text = "mov.u32 #0, %cluster_ctarank;";
   return a;
 }
 
 Asm map_shared() {
-  Asm a;
-  a.effects = false;
-  a.add(Reg::b32, Role::Out);
-  a.add(Reg::b32, Role::In, 2);
+  Asm a = pure(Reg::b32, {Reg::b32, Reg::b32});
   a.text = "mapa.shared::cluster.u32 #0, #1, #2;";
   return a;
 }

@@ -178,10 +178,7 @@ Asm compare_and_swap(const ir::AttrList& attrs, DType d, bool predicated) {
 }
 
 Asm cp_async(int bytes, std::string_view cache, bool sized) {
-  Asm out;
-  out.memory = true;
-  out.add(Reg::b32, Role::In);
-  out.add(Reg::b64, Role::In);
+  Asm out = effect("", {Reg::b32, Reg::b64});
   if (sized) out.add(Reg::b32, Role::In);
   // .cg exists for 16 bytes only.
   const std::string_view operation = bytes == 16 && cache != "ca" ? "cg" : "ca";
@@ -213,10 +210,7 @@ Asm stmatrix(int num, bool trans) {
 // TMA is here because it shares the L2 policies.
 
 Asm tma_load(int rank, std::string_view evict, std::int64_t ctas) {
-  Asm out;
-  out.memory = true;
-  out.add(Reg::b32, Role::In);
-  out.add(Reg::b64, Role::In);
+  Asm out = effect("", {Reg::b32, Reg::b64});
   const int at = out.add(Reg::b32, Role::In, rank), bar = out.add(Reg::b32, Role::In);
   const std::string_view policy = l2_policy(evict);
   out.text = with_policy(
@@ -234,9 +228,7 @@ namespace {
 /// Copies shared memory to a box of a tensor, as part of the thread's bulk group.
 Asm tma_to_global(std::string_view mnemonic, std::string_view operation, int rank,
                   std::string_view evict) {
-  Asm out;
-  out.memory = true;
-  out.add(Reg::b64, Role::In);
+  Asm out = effect("", {Reg::b64});
   const int at = out.add(Reg::b32, Role::In, rank), source = out.add(Reg::b32, Role::In);
   const std::string_view policy = l2_policy(evict);
   out.text = with_policy(
