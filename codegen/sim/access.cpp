@@ -144,9 +144,7 @@ std::string Cta::side(const AccessRecord& r, bool writes) const {
   if (agents.kind(r.agent) == AgentKind::Generic && r.lane != kManyLanes)
     s += fmt::format(" lane {}", r.lane);
   if (cluster.size() > 1) s += fmt::format(" of CTA {}", agents.rank(r.agent));
-  const Loc loc = kernel()[ir::OpId(r.op)].loc;
-  if (loc.known()) s += fmt::format(" at {}:{}", loc.file, loc.line);
-  return s + (writes ? " (write)" : " (read)");
+  return s + position_text(kernel()[ir::OpId(r.op)].loc) + (writes ? " (write)" : " (read)");
 }
 
 void Cta::conflict(const Conflict& c) {

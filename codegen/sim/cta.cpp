@@ -237,9 +237,7 @@ void Cta::report(Warp& w, const Instr& i, Detector d, std::string text, int lane
 
 std::string Cta::describe_wait(Warp& w) {
   const Loc loc = w.waiting.op ? kernel()[w.waiting.op].loc : Loc();
-  std::string s = fmt::format("warp {} waits for {}", w.index, w.waiting.text(w));
-  if (loc.known()) s += fmt::format(" at {}:{}", loc.file, loc.line);
-  return s;
+  return fmt::format("warp {} waits for {}{}", w.index, w.waiting.text(w), position_text(loc));
 }
 
 void Cta::report_deadlock() {
@@ -279,13 +277,11 @@ void Cta::report_spin() {
   if (!spinning) return report_deadlock();
   const Spin& s = spinning->spin;
   std::string text = "nothing that the loop's condition depends on changes";
-  if (s.read) {
-    const Loc loc = kernel()[s.read].loc;
+  if (s.read)
     text = fmt::format(
         "the loop waits for {}, which contains {} and no thread changes: {}{} reads it{}",
         global().describe(s.address), s.value, op_name(kernel(), s.read),
-        loc.known() ? fmt::format(" at {}:{}", loc.file, loc.line) : "", last_change(s.address));
-  }
+        position_text(kernel()[s.read].loc), last_change(s.address));
   findings.add({Detector::Deadlock, s.loop, s.read, spinning->index, -1, s.address}, text);
 }
 

@@ -42,5 +42,7 @@ class Findings {
 
 /// Mnemonic of an op, or "kernel start" for none.
 std::string_view op_name(const ir::Kernel& kernel, ir::OpId op);
+/// Returns " at file:line", or nothing for an unknown position.
+std::string position_text(const Loc& loc);
 
 }  // namespace tegula::sim

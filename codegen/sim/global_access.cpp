@@ -71,8 +71,7 @@ void Cta::acquire_global(Warp& w, std::uint64_t address, std::string_view scope)
 std::string Cta::global_side(const GlobalRecord& r, GlobalUse use) const {
   static constexpr std::array<std::string_view, 3> kUses{"read", "write", "atomic"};
   std::string s = op_name(kernel(), ir::OpId(r.op)).data();
-  const Loc loc = kernel()[ir::OpId(r.op)].loc;
-  if (loc.known()) s += fmt::format(" at {}:{}", loc.file, loc.line);
+  s += position_text(kernel()[ir::OpId(r.op)].loc);
   s += fmt::format(" ({}) of CTA number {}", kUses[static_cast<std::size_t>(use)],
                    std::int64_t{r.home} * kernel().info.cluster + agents.rank(r.agent));
   if (agents.kind(r.agent) != AgentKind::Generic) return s;
@@ -105,11 +104,9 @@ void Cta::check_wait(Warp& w, const Instr& i) {
     return;
   const Fault fault{Detector::WaitPlain, read, i.id, w.index, -1, w.spin.address};
   if (findings.is_repetition(fault)) return;
-  const Loc loc = kernel()[i.id].loc;
   findings.add(fault, fmt::format("{}: {}; the loop{} waits by {}",
                                   global().describe(w.spin.address), doc(Detector::WaitPlain),
-                                  loc.known() ? fmt::format(" at {}:{}", loc.file, loc.line) : "",
-                                  op_name(kernel(), read)));
+                                  position_text(kernel()[i.id].loc), op_name(kernel(), read)));
 }
 
 void Cta::check_repeat(Warp& w, const Instr& i, GlobalLock& lock, std::uint64_t address, int lane) {
@@ -131,9 +128,8 @@ std::string Cta::last_change(std::uint64_t address) {
   const std::lock_guard lock(global().shadow().mutex());
   const GlobalRecord* last = global().shadow().last_change(address);
   if (!last) return "; nothing has changed it";
-  const Loc loc = kernel()[ir::OpId(last->op)].loc;
   return fmt::format("; changed last by {}{}", op_name(kernel(), ir::OpId(last->op)),
-                     loc.known() ? fmt::format(" at {}:{}", loc.file, loc.line) : "");
+                     position_text(kernel()[ir::OpId(last->op)].loc));
 }
 
 }  // namespace tegula::sim

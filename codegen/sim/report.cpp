@@ -48,6 +48,10 @@ std::string_view op_name(const ir::Kernel& kernel, ir::OpId op) {
   return op ? ir::info(kernel[op].opcode).mnemonic : std::string_view("kernel start");
 }
 
+std::string position_text(const Loc& loc) {
+  return loc.known() ? fmt::format(" at {}:{}", loc.file, loc.line) : std::string();
+}
+
 std::string Finding::str() const { return fmt::format("{}: {}", place(loc), what()); }
 
 std::string Finding::what() const {
@@ -92,12 +96,8 @@ bool Findings::is_repetition(const Fault& fault) {
 
 void Findings::add(const Fault& fault, std::string text) {
   if (!wants(fault.kind)) return;
-  const auto [it, is_new] =
-      known_.try_emplace({fault.kind, fault.op.index, fault.other.index}, list_.size());
-  if (!is_new) {
-    if (it->second < list_.size()) ++list_[it->second].count;
-    return;
-  }
+  if (is_repetition(fault)) return;
+  known_.try_emplace({fault.kind, fault.op.index, fault.other.index}, list_.size());
   if (list_.size() >= static_cast<std::size_t>(options_.max_findings)) return;
   const ir::Kernel& k = program_.kernel();
   Finding f;
