@@ -241,10 +241,6 @@ void call_atomic(Emitter& e, OpId id, const std::string& function) {
     repeat(e, e.count(address), many, fmt::format("{}[{}] = {};", e.declare_array(v), index, call));
 }
 
-}  // namespace
-
-namespace {
-
 /// Emits vector atomics: one instruction per run of `run` adjacent elements, at the address of its
 /// first element.
 void add_runs(Emitter& e, OpId id, const ptx::Asm& a, std::int64_t run) {

@@ -153,10 +153,6 @@ void emit_store(Lowering& l, OpId op, AttrList attrs) {
   l.b.create(Opcode::StGlobal, operands, std::span<const Type>(), std::move(attrs));
 }
 
-}  // namespace
-
-namespace {
-
 /// Stores `width` registers per access where the mask is true for all of them, else one by one.
 void store_runs(Lowering& l, const OpData& d, int width) {
   const Value pointers = l.get(d.operands[0]), values = like(l, l.get(d.operands[1]), pointers);
