@@ -13,6 +13,7 @@
 #include "dsl/at_kernel.h"
 #include "dsl/eager.h"
 #include "dsl/liveness.h"
+#include "ir/access.h"
 #include "ir/analysis/memory_hazards.h"
 #include "ir/verify.h"
 #include "support/text.h"
@@ -139,10 +140,10 @@ void check_out_views(Tracer& t) {
   ir::walk(t.kernel, t.kernel.body(), [&](ir::OpId op) {
     const ir::OpData& d = t.kernel[op];
     const bool reads = d.is(Opcode::LoadView, Opcode::AtomicView);
-    if (reads && access(d.operands[0]) == ir::Access::Out)
-      fail(ErrorId::out_view_read, d.loc, {}, text(d.operands[0]));
-    if (d.is(Opcode::StoreView, Opcode::AtomicView, Opcode::ViewPtr))
-      stored.push_back(d.operands[0]);
+    if (reads && access(ir::accessed_view(d)) == ir::Access::Out)
+      fail(ErrorId::out_view_read, d.loc, {}, text(ir::accessed_view(d)));
+    if (d.is(Opcode::StoreView, Opcode::AtomicView)) stored.push_back(ir::accessed_view(d));
+    if (d.is(Opcode::ViewPtr)) stored.push_back(d.operands[0]);
   });
   std::vector<Loc> told;  // avoids repeated warnings, because bodies are recorded twice
   for (const ViewAccessRecord& p : t.accesses) {

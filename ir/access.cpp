@@ -72,6 +72,10 @@ std::string_view why_not_access(const Kernel& k, const OpData& op) {
   return std::ranges::all_of(along, is_axis) ? "" : "has an axis that the view lacks";
 }
 
+Value accessed_view(const OpData& op) { return op.operands[target_count(op.opcode)]; }
+Value stored_value(const OpData& op) { return op.operands[target_count(op.opcode) + 1]; }
+Value filled_tile(const OpData& copy) { return copy.operands[0]; }
+
 BoxAccess access_of(const Kernel& k, const OpData& op) {
   BoxAccess a;
   auto operand = op.operands.begin();

@@ -55,6 +55,12 @@ bool is_access(Opcode op);
 /// Returns what is wrong with the operands of an access for the verifier; empty if nothing is.
 std::string_view why_not_access(const Kernel& k, const OpData& op);
 
+/// Return one operand of an access: its view, the value that a store_view or atomic_view writes,
+/// and the shared tile with its slots that a copy fills.
+Value accessed_view(const OpData& op);
+Value stored_value(const OpData& op);
+Value filled_tile(const OpData& copy);
+
 /// Returns the access of a load_view, store_view, atomic_view, copy_async or copy_tma.
 BoxAccess access_of(const Kernel& k, const OpData& op);
 /// Returns the access of a new op: the box of a view from the offsets on.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numbers>
 
+#include "ir/access.h"
 #include "ir/vjp.h"
 
 namespace tegula::ir {
@@ -174,7 +175,7 @@ void vjp_Reduce(Vjp& v) {
 }
 
 // ---- memory
-void vjp_LoadView(Vjp& v) { read(v, v.op.operands[0]); }
+void vjp_LoadView(Vjp& v) { read(v, accessed_view(v.op)); }
 
 void vjp_Load(Vjp& v) {
   const Kernel& k = v.b.kernel();

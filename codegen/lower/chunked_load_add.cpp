@@ -6,6 +6,7 @@
 
 #include "codegen/lower/box.h"
 #include "codegen/lower/lowering.h"
+#include "codegen/lower/pointers.h"
 #include "ir/layout/linear_layout.h"
 #include "ir/uses.h"
 #include "tegula/int_math.h"
@@ -83,10 +84,7 @@ class LoadChunks {
       operands.push_back(l_.as_vec(l_.regs(access_.predicate, indices)));
       operands.push_back(l_.b.zero(type));
     }
-    AttrList attrs;
-    attrs.set(AttrName::width, static_cast<std::int64_t>(width_));
-    for (AttrName name : {AttrName::cache, AttrName::evict})
-      if (const AttrValue* v = d_.attrs.find(name)) attrs.set(name, *v);
+    const AttrList attrs = access_attrs(d_.attrs, static_cast<std::int64_t>(width_));
     return l_.to[l_.b.create(Opcode::LdGlobal, operands, std::span(&type, 1), attrs)].results[0];
   }
 

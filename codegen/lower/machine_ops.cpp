@@ -128,8 +128,8 @@ class BoxCopies {
 
 void lower_CopyAsync(Lowering& l, OpId op) {
   l.wait_for_cluster_reads();
-  const OpData& d = l.from[op];
-  BoxCopies(l, op, slot_of(l, d.operands[0], d.operands[1])).emit();
+  const std::vector<Value> target = access_of(l.from, l.from[op]).target;
+  BoxCopies(l, op, slot_of(l, target[0], target[1])).emit();
 }
 
 void lower_AsyncCommit(Lowering& l, OpId) { l.b.effect(Opcode::CpAsyncCommit, {}); }

@@ -121,9 +121,9 @@ CombinedElements combined_elements(Lowering& l, const OpData& store, const Box& 
 void lower_StoreView(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   if (d.attrs.i(AttrName::tma) == 1) return store_by_tma(l, op);
-  const Type type = l.from.type(d.operands[1]);
+  const Type type = l.from.type(ir::stored_value(d));
   Box box(l, op);
-  const Value value = l.get(d.operands[1]);
+  const Value value = l.get(ir::stored_value(d));
   if (!type.is_tile()) {
     const Value at = l.b.op(Opcode::AddPtr, {box.base, box.offset});
     return store_or_combine(

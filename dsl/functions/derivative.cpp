@@ -1,5 +1,6 @@
 // Derivatives of recorded expressions, and of score functions.
 #include "tegula/derivative.h"
+#include "ir/access.h"
 
 #include <algorithm>
 #include <array>
@@ -79,18 +80,18 @@ std::optional<std::array<int, 4>> axes_of(const TracedFunction& f, ir::Value par
   const ir::Kernel& k = f.function().body;
   if (k.type(param).is_scalar()) return axes;
   const auto reads = ir::ops_where(k, k.body(), [&](ir::OpId op) {
-    return k[op].opcode == Opcode::LoadView && k[op].operands[0] == param;
+    return k[op].opcode == Opcode::LoadView && ir::accessed_view(k[op]) == param;
   });
   if (reads.size() != 1) return {};
-  const auto& operands = k[reads[0]].operands;
-  for (std::size_t i = 1; i < operands.size(); ++i) {
-    ir::Value at = operands[i];
+  const std::vector<ir::AccessAxis> subscripts = ir::access_of(k, k[reads[0]]).axes;
+  for (std::size_t i = 0; i < subscripts.size(); ++i) {
+    ir::Value at = subscripts[i].offset;
     while (k[at].def && k[k[at].def].opcode == Opcode::Cast) at = k[k[at].def].operands[0];
     bool is_known = ir::is_zero(k, at);
     for (int a = TracedFunction::kBatch; a <= TracedFunction::kKey; ++a) {
       int& axis = axes[static_cast<std::size_t>(a - TracedFunction::kBatch)];
       if (at != f.argument(static_cast<TracedFunction::Argument>(a)) || axis >= 0) continue;
-      axis = static_cast<int>(i) - 1;
+      axis = static_cast<int>(i);
       is_known = true;
     }
     if (!is_known) return {};
@@ -153,7 +154,8 @@ ScoreSlope ScoreFunction::slope() const {
   const ir::OpId store = ir::ops_where(k, k.body(), is_store).front();
   ir::Builder b(k, store);
   const ir::Value s = argument(TracedFunction::kScore), dy = b.f32(1);
-  const ir::Value slope = ir::differentiate(b, k[store].operands[1], dy, std::span(&s, 1)).of[s];
+  const ir::Value slope =
+      ir::differentiate(b, ir::stored_value(k[store]), dy, std::span(&s, 1)).of[s];
   if (!slope || slope == dy) return slope ? one : zero;
   std::unordered_set<ir::Value> seen{slope};
   std::vector<ir::Value> left{slope};

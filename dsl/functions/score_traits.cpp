@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "dsl/functions/traced_function.h"
+#include "ir/access.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/eval/eval.h"
 #include "ir/kernel.h"
@@ -73,15 +74,16 @@ class Dependence {
     const auto& d = k_[op];
     if (d.opcode != ir::Opcode::LoadView || d.parent != k_.body()) return 0;
     std::array<std::int64_t, 2> axes{-1, -1};
-    for (std::size_t i = 1; i < d.operands.size(); ++i) {
-      const ir::Value at = uncast(d.operands[i]);
+    const ir::BoxAccess read = ir::access_of(k_, d);
+    for (std::size_t i = 0; i < read.axes.size(); ++i) {
+      const ir::Value at = uncast(read.axes[i].offset);
       if (!of_key_.contains(at) && !of_query_.contains(at)) continue;
       if (at != key && at != query_) return 0;
       std::int64_t& axis = axes[at == key ? 1 : 0];
       if (axis >= 0) return 0;
-      axis = static_cast<std::int64_t>(i) - 1;
+      axis = static_cast<std::int64_t>(i);
     }
-    const ir::Type view = k_.type(d.operands[0]);
+    const ir::Type view = k_.type(read.view);
     const bool is_of_pairs = std::ranges::all_of(axes, [](std::int64_t a) { return a >= 0; });
     constexpr std::int64_t kTile[] = {64, 64};
     const ir::Type tile = ir::Type::tile({view.dtype()}, kTile);

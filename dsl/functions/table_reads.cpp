@@ -5,6 +5,7 @@
 
 #include "dsl/functions/traced_function.h"
 #include "dsl/tracer.h"
+#include "ir/access.h"
 #include "ir/uses.h"
 #include "tegula/error.h"
 
@@ -36,13 +37,14 @@ class ReadsOfResult {
 
  private:
   void note(const ir::OpData& load) {
-    const dsl::Capture* capture = f_.capture(load.operands[0]);
+    const ir::BoxAccess read = ir::access_of(k_, load);
+    const dsl::Capture* capture = f_.capture(read.view);
     if (!capture) return;
     const Tensor* table = capture->tensor ? capture->tensor : &capture->copy;
-    for (std::size_t i = 1; i < load.operands.size(); ++i)
+    for (std::size_t i = 0; i < read.axes.size(); ++i)
       for (int a = TracedFunction::kBatch; a <= TracedFunction::kKey; ++a)
-        if (uncast(load.operands[i]) == f_.argument(static_cast<TracedFunction::Argument>(a)))
-          found.push_back({table, static_cast<int>(i) - 1,
+        if (uncast(read.axes[i].offset) == f_.argument(static_cast<TracedFunction::Argument>(a)))
+          found.push_back({table, static_cast<int>(i),
                            static_cast<TableReads::Argument>(a - TracedFunction::kBatch),
                            load.loc});
   }

@@ -1,5 +1,6 @@
 #include "dsl/functions/traced_function.h"
 
+#include "ir/access.h"
 #include "tegula/error.h"
 #include "tegula/tegula.h"
 
@@ -17,7 +18,7 @@ auto kernel_of(const Score& lambda) {
 ir::Value stored_value(const ir::Kernel& k) {
   ir::Value stored;
   ir::walk(k, k.body(), [&](ir::OpId op) {
-    if (k[op].opcode == ir::Opcode::StoreView) stored = k[op].operands[1];
+    if (k[op].opcode == ir::Opcode::StoreView) stored = ir::stored_value(k[op]);
   });
   if (!stored) throw InternalError("TracedFunction: the trace stores no result");
   return stored;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/access.h"
 #include "ir/analysis/channel_trace.h"
 #include "ir/analysis/index_facts.h"
 #include "ir/analysis/pingpong_loop.h"
@@ -329,7 +330,7 @@ Rings rings_of(const Kernel& k) {
   if (pingpong_loop(k)) r.groups = 2;
   walk(k, k.body(), [&](OpId op) {
     if (k[op].opcode == Opcode::CopyTma)
-      r.slots = std::max(r.slots, k.type(k[op].operands[0]).shape()[0]);
+      r.slots = std::max(r.slots, k.type(filled_tile(k[op])).shape()[0]);
     if (k[op].opcode == Opcode::ChannelInit)
       r.programs = std::max(r.programs, static_cast<int>(k[op].attrs.i(AttrName::cluster_ctas, 1)));
     if (k[op].opcode != Opcode::For) return;

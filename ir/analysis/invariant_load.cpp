@@ -1,5 +1,7 @@
 #include "ir/analysis/invariant_load.h"
 
+#include "ir/access.h"
+
 #include <algorithm>
 
 namespace tegula::ir {
@@ -7,7 +9,7 @@ namespace tegula::ir {
 bool is_invariant_scalar_load(const Kernel& k, OpId op) {
   const OpData& d = k[op];
   return d.opcode == Opcode::LoadView && k.type(d.results[0]).is_scalar() &&
-         k.type(d.operands[0]).view_facts().access == Access::In;
+         k.type(accessed_view(d)).view_facts().access == Access::In;
 }
 
 namespace {
@@ -19,17 +21,20 @@ Value view_of_pointers(const Kernel& k, Value pointers) {
   const OpData& d = k[def];
   using enum Opcode;
   if (d.opcode == ViewPtr) return d.operands[0];
-  const bool passes_on = d.is(AddPtr, Splat, Broadcast, ExpandDims, Reshape);
+  const bool passes_on = d.is(AddPtr, Splat, Broadcast, ExpandDims, Reshape, Permute);
   return passes_on ? view_of_pointers(k, d.operands[0]) : Value();
 }
 
 }  // namespace
 
-bool is_invariant_load(const Kernel& k, OpId op) {
+Value loaded_view(const Kernel& k, OpId op) {
   const OpData& d = k[op];
-  if (!d.is(Opcode::Load, Opcode::LoadView)) return false;
-  const Value view =
-      d.opcode == Opcode::LoadView ? d.operands[0] : view_of_pointers(k, d.operands[0]);
+  if (d.opcode == Opcode::LoadView) return accessed_view(d);
+  return d.opcode == Opcode::Load ? view_of_pointers(k, d.operands[0]) : Value();
+}
+
+bool is_invariant_load(const Kernel& k, OpId op) {
+  const Value view = loaded_view(k, op);
   return view && k.type(view).view_facts().access == Access::In;
 }
 

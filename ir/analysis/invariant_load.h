@@ -9,6 +9,10 @@ namespace tegula::ir {
 /// in an earlier iteration and in another warp. With an index outside the view the result is 0.
 bool is_invariant_scalar_load(const Kernel& k, OpId op);
 
+/// Returns the view that a load_view reads, or from which all addresses of a load come; null if it
+/// is not known, and for other ops.
+Value loaded_view(const Kernel& k, OpId op);
+
 /// Returns true for a load of any shape from a view with access In, also through addresses.
 bool is_invariant_load(const Kernel& k, OpId op);
 

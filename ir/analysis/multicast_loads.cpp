@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/access.h"
 #include "ir/analysis/facts.h"
 #include "ir/analysis/index_facts.h"
 #include "ir/analysis/invariant_load.h"
@@ -44,18 +45,17 @@ class Sample {
           k_.type(d.operands[0]).shape()[static_cast<std::size_t>(d.attrs.i(AttrName::axis))];
       return extent == kDynamic ? kLarge : extent;
     }
-    if (is_invariant_scalar_load(k_, def) && d.operands.size() == 2) return entry(d);
+    if (is_invariant_scalar_load(k_, def)) {
+      // Table entries, such as segment offsets, are assumed to ascend from 0.
+      const std::vector<AccessAxis> axes = access_of(k_, d).axes;
+      const auto index = axes.size() == 1 ? number(axes[0].offset) : std::nullopt;
+      return index ? std::optional(*index * kLarge) : std::nullopt;
+    }
     const auto result = evaluate_scalar(k_, d, [&](Value v) {
       const auto n = number(v);
       return n ? std::optional(Cell{.i = *n}) : std::nullopt;
     });
     return result ? std::optional(result->i) : std::nullopt;
-  }
-
-  /// Table entries, such as segment offsets, are assumed to ascend from 0.
-  std::optional<std::int64_t> entry(const OpData& load) {
-    const auto index = number(load.operands[1]);
-    return index ? std::optional(*index * kLarge) : std::nullopt;
   }
 
   const Kernel& k_;
@@ -117,9 +117,9 @@ void MulticastLoads::equalize_trip_counts(Builder& b, Value other) {
 }
 
 bool MulticastLoads::may_multicast(OpId load) {
-  const auto& operands = k_[load].operands;
-  for (std::size_t i = 1; i < operands.size(); ++i)
-    if (varies_with(operands[i]) == VariesWith::Unknown) return false;
+  for (const AccessAxis& axis : access_of(k_, k_[load]).axes)
+    for (Value v : {axis.offset, axis.limit})
+      if (v && varies_with(v) == VariesWith::Unknown) return false;
   Sample first(k_, 0), second(k_, 1);
   return std::ranges::all_of(of_tile(load), [&](Value v) {
     const auto number = first.number(v);
@@ -168,8 +168,10 @@ bool MulticastLoads::is_tile(Value v) const {
 std::vector<Value> MulticastLoads::of_tile(OpId load) {
   std::vector<Value> found;
   std::unordered_set<Value> visited;
-  const auto& operands = k_[load].operands;
-  for (std::size_t i = 1; i < operands.size(); ++i) collect(operands[i], found, visited);
+  const BoxAccess a = access_of(k_, k_[load]);
+  for (const AccessAxis& axis : a.axes) collect(axis.offset, found, visited);
+  for (const AccessAxis& axis : a.axes)
+    if (axis.limit) collect(axis.limit, found, visited);
   return found;
 }
 

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <unordered_set>
 
+#include "ir/access.h"
 #include "tegula/error.h"
 
 namespace tegula::ir {
@@ -77,12 +78,12 @@ std::unordered_set<Value> written_params(const Kernel& k) {
     if (k.type(p.value).is_pointer()) by_address.insert(p.value);
   walk(k, k.body(), [&](OpId op) {
     const OpData& d = k[op];
-    if (d.is(Opcode::StoreView, Opcode::AtomicView)) written.insert(d.operands[0]);
+    if (d.is(Opcode::StoreView, Opcode::AtomicView)) written.insert(accessed_view(d));
     if (d.opcode == Opcode::ViewPtr) by_address.insert(d.operands[0]);
     using enum Opcode;
     const bool is_by_address =
         d.is(Store, AtomicRmw, AtomicCas, AtomicStore, FetchTile, ArriveAndTestLast) ||
-        (d.is(StoreView, AtomicView) && k.type(d.operands[0]).view_facts().is_made);
+        (d.is(StoreView, AtomicView) && k.type(accessed_view(d)).view_facts().is_made);
     writes_by_address = writes_by_address || is_by_address;
   });
   if (writes_by_address) written.insert(by_address.begin(), by_address.end());

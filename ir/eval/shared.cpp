@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ir/access.h"
 #include "ir/eval/box.h"
 #include "ir/eval/slot.h"
 
@@ -173,10 +174,10 @@ void eval_SmemLoad(Program& p, OpId id) {
 }
 
 std::optional<AsyncCopy> start_copy(Program& p, OpId id) {
-  const auto slot = slot_of(p, id, 0, 1, p.attrs(id).ints(AttrName::axes).size());
-  if (!slot) return std::nullopt;
   const BoxAccess a = access_of(p.kernel(), p.op(id));
-  AsyncCopy copy{p.operand(id, 0).shared, slot->first, std::vector<Cell>(slot->count)};
+  const auto slot = slot_of(p, id, 0, 1, a.along.size());
+  if (!slot) return std::nullopt;
+  AsyncCopy copy{p.value(a.target[0]).shared, slot->first, std::vector<Cell>(slot->count)};
   for (std::size_t i = 0; i < a.boxes(); ++i) {
     Box box = make_box(p, id, a.box(i));
     if (a.rows) {

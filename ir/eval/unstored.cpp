@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ir/access.h"
 #include "ir/eval/absent_loads.h"
 
 namespace tegula::ir::interp {
@@ -44,7 +45,7 @@ Missing missing_of(const MemoryRegion& r) {
 OpId first_store_to(const Kernel& k, Value view) {
   OpId found;
   walk(k, k.body(), [&](OpId op) {
-    if (!found && k[op].opcode == Opcode::StoreView && k[op].operands[0] == view) found = op;
+    if (!found && k[op].opcode == Opcode::StoreView && accessed_view(k[op]) == view) found = op;
   });
   return found;
 }

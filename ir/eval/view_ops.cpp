@@ -304,7 +304,7 @@ namespace {
 /// Applies store_view or atomic_view to each present element of the box.
 template <class Write>
 void for_each_stored(Program& p, OpId id, const Write& write) {
-  const Value tile = p.op(id).operands[1];
+  const Value tile = stored_value(p.op(id));
   const Box box = make_box(p, id);
   const Cell* cells = p.dense(tile);
   const std::uint8_t* states = p.states(tile);
@@ -366,7 +366,7 @@ void eval_AtomicView(Program& p, OpId id) {
   // A place outside the view has no old value and yields 0, as a gather does.
   if (!box.places.empty()) std::ranges::fill(out.cells, Cell{.i = 0});
   // Elements that are absent in the value or outside the view are also absent in the result.
-  const TileValue& value = p.operand(id, 1);
+  const TileValue& value = p.value(stored_value(p.op(id)));
   if (!box.is_inside()) mark_edges(box, out);
   out.join_edges(value.edges);
   out.states.assign(out.cells.size(), box.is_outside ? kPoison : 0);

@@ -8,6 +8,7 @@
 #include <span>
 #include <unordered_set>
 
+#include "ir/access.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/layout/shared_layout.h"
 #include "ir/pipeline.h"
@@ -53,7 +54,7 @@ bool allocate_shared(Kernel& kernel, PassContext& context) {
   std::int64_t end = kernel.info.smem_bytes;
   std::unordered_set<Value> by_tma;
   walk(kernel, kernel.body(), [&](OpId op) {
-    if (kernel[op].opcode == Opcode::CopyTma) by_tma.insert(kernel[op].operands[0]);
+    if (kernel[op].opcode == Opcode::CopyTma) by_tma.insert(filled_tile(kernel[op]));
   });
   walk(kernel, kernel.body(), [&](OpId op) {
     OpData& d = kernel[op];

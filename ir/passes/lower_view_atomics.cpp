@@ -15,11 +15,6 @@
 namespace tegula::ir {
 namespace {
 
-void as_store(Kernel& k, Builder& b, OpId op) {
-  const OpData& d = k[op];
-  b.create(Opcode::StoreView, d.operands, std::span<const Type>(), d.attrs);
-}
-
 void by_address(Kernel& k, Builder& b, OpId op) {
   const BoxAccess a = access_of(k, k[op]);
   const ViewAddresses at = box_addresses(b, a);
@@ -52,7 +47,7 @@ bool lower_view_atomics(Kernel& kernel, PassContext&) {
     if (used.contains(kernel[op].results[0]))
       by_address(kernel, b, op);
     else
-      as_store(kernel, b, op);
+      create_access(b, Opcode::StoreView, access_of(kernel, kernel[op]), kernel[op].attrs);
     kernel.erase(op);
   }
   return !found.empty();

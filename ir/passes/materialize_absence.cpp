@@ -353,7 +353,7 @@ class Materializer {
   }
 
   void store_limits(OpId op) {
-    const Value value = k_[op].operands[1];
+    const Value value = stored_value(k_[op]);
     std::vector<PresenceBound> all(absence_.of(value).begin(), absence_.of(value).end());
     std::ranges::copy(absence_.at_offsets(op), std::back_inserter(all));
     scatter_places(op, all);

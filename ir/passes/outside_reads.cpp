@@ -25,6 +25,7 @@
 
 #include "ir/access.h"
 #include "ir/analysis/facts.h"
+#include "ir/analysis/invariant_load.h"
 #include "ir/made_view.h"
 #include "ir/pipeline.h"
 #include "ir/reduce_kind.h"
@@ -88,8 +89,9 @@ class OutsideReads {
     using enum Opcode;
     const Opcode o = k_[op].opcode;
     if (o == LoadView || o == StoreView || o == AtomicView) {
-      check_all(op, o == LoadView ? 1 : 2, "an index");
-      made_view(op, k_[op].operands[0]);
+      const BoxAccess a = access_of(k_, k_[op]);
+      for (const AccessAxis& axis : a.axes) check(op, axis.offset, "an index");
+      made_view(op, a.view);
     }
     if (const auto mask = mask_operand(o))
       access(op, *mask);
@@ -167,8 +169,7 @@ class OutsideReads {
   }
 
   std::string message(OpId op, const Origin& from, std::string_view used_as) const {
-    const Value view = view_of(from.load);
-    const auto param = std::ranges::find(k_.params(), view, &Param::value);
+    const auto param = std::ranges::find(k_.params(), loaded_view(k_, from.load), &Param::value);
     const Loc use = k_[op].loc;
     return fmt::format("an element of {} is read outside of it, and the 0 that is read is {}{}",
                        param != k_.params().end() ? param->name : "a view", used_as,
@@ -237,18 +238,9 @@ class OutsideReads {
            (follows_gathers_ && k_.type(condition).dtype() == DType::i1);
   }
 
-  /// Returns the view whose element or elements an op loads, if it loads from a view.
-  Value view_of(OpId load) const {
-    Value v = k_[load].operands[0];
-    while (k_.type(v).is_pointer() && k_[v].def && !k_[k_[v].def].operands.empty())
-      v = k_[k_[v].def].operands[0];
-    return v;
-  }
-
   /// Returns the origin for elements of a view that index tiles select.
   Origins selected(OpId load) {
-    const bool is_of_view = k_[load].operands.size() == 3 && k_.type(view_of(load)).is_view();
-    if (!is_of_view) return {};
+    if (k_[load].operands.size() != 3 || !loaded_view(k_, load)) return {};
     const Value inside = k_[load].operands[1];
     Origins all{{load, Builder::behind(k_, load).op(Opcode::Not, {inside})}};
     add(all, origins(inside));

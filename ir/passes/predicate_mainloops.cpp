@@ -12,6 +12,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "ir/access.h"
 #include "ir/analysis/index_facts.h"
 #include "ir/builder.h"
 #include "ir/loop.h"
@@ -68,7 +69,7 @@ class BranchOfMainloops {
     const OpData& d = k_[op];
     if (d.opcode == Opcode::LoadView)
       return k_.type(d.results[0]).is_tile() &&
-             k_.type(d.operands[0]).view_facts().access == Access::In;
+             k_.type(accessed_view(d)).view_facts().access == Access::In;
     return is_pure(op) && !may_divide_by_zero(op);
   }
 
@@ -76,7 +77,7 @@ class BranchOfMainloops {
   bool is_dropped_store(OpId op) const {
     const OpData& d = k_[op];
     if (d.opcode != Opcode::StoreView) return false;
-    const OpId crop = k_[d.operands[1]].def, test = k_[condition_].def;
+    const OpId crop = k_[stored_value(d)].def, test = k_[condition_].def;
     return crop && test && k_[crop].opcode == Opcode::Crop && k_[test].opcode == Opcode::Cmp &&
            k_[test].attrs.s(AttrName::pred) == "lt" &&
            k_[crop].operands[1] == k_[test].operands[0] &&

@@ -49,14 +49,14 @@ class EpilogueSubtiles {
 
   /// Returns true if the epilogue can be split. Changes nothing.
   bool analyze() {
-    const Type tile = k_.type(k_[store_].operands[1]);
+    const Type tile = k_.type(stored_value(k_[store_]));
     if (tile.rank() != 2 || !tile.layout()) return false;
     blocks_ = tile.shape()[1] / columns_;
     if (blocks_ < 2 || tile.shape()[1] % columns_ != 0) return false;
     const BoxAccess stored = access_of(k_, k_[store_]);
     if (stored.along.size() != 2 || stored.gathered_dim() == kColumns) return false;
     collect_movable();
-    return follow(k_[store_].operands[1], kColumns) && has_sums_;
+    return follow(stored.stored, kColumns) && has_sums_;
   }
 
   void run() {
@@ -67,7 +67,7 @@ class EpilogueSubtiles {
     at_ = store_;
     for (std::int64_t block = 0; block < blocks_; ++block) {
       load_block(block + ahead);
-      const Value v = part(k_[store_].operands[1], kColumns, block);
+      const Value v = part(stored_value(k_[store_]), kColumns, block);
       Builder b = here(store_);
       BoxAccess a = box(b, store_, kColumns, block);
       a.stored = v;
@@ -121,7 +121,7 @@ class EpilogueSubtiles {
     if (!op || k_[op].parent != region_) return false;
     if (k_[op].opcode == Opcode::LoadView)
       return loads_.contains(op) && may_be_loaded_late(op) && !selects_columns(op) &&
-             k_[op].attrs.ints(AttrName::axes).size() == k_.type(k_[op].results[0]).shape().size();
+             access_of(k_, k_[op]).along.size() == k_.type(k_[op].results[0]).shape().size();
     return is_repeated(k_[op].opcode) && k_[op].results.size() == 1;
   }
 
@@ -158,7 +158,7 @@ class EpilogueSubtiles {
     for (const auto& [v, dim] : ordered_loads_)
       bytes +=
           slice_layout(k_.type(v), dim, 0, columns_)->registers() * size_bytes(k_.type(v).dtype());
-    const Type tile = k_.type(k_[store_].operands[1]);
+    const Type tile = k_.type(stored_value(k_[store_]));
     const std::int64_t left = registers_ - tile.layout()->registers();
     return std::clamp<std::int64_t>(
         4 * std::min(left, kAheadRegisters) / std::max<std::int64_t>(1, bytes), 0, blocks_);

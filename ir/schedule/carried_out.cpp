@@ -80,18 +80,19 @@ class ScheduleReader {
   void copy(OpId op, Label load) {
     const OpData& d = k_[op];
     const bool is_tma = d.opcode == Opcode::CopyTma;
-    const auto slots = static_cast<int>(k_.type(d.operands[0]).shape()[0]);
+    const BoxAccess a = access_of(k_, d);
+    const auto slots = static_cast<int>(a.tile.shape()[0]);
     copies_[load] = {slots, !is_tma, ++num_copies_};
     // TMA loads that share an mbarrier are one channel, as are all cp.async loads of a loop.
     const Value ring =
-        is_tma ? d.operands[2]
-               : first_ring_.try_emplace(graph_[*graph_.find(load)].region, d.operands[0])
-                     .first->second;
+        is_tma
+            ? a.target[2]
+            : first_ring_.try_emplace(graph_[*graph_.find(load)].region, a.target[0]).first->second;
     const auto [at, is_new] = channel_of_.try_emplace(ring, s_.channels.size());
     if (is_new) add_channel(is_tma ? ChannelKind::Tma : ChannelKind::CpAsync, slots);
     Channel& c = s_.channels[at->second];
     if (std::ranges::find(c.payload, load) == c.payload.end()) c.payload.push_back(load);
-    c.multicast |= is_tma && access_of(k_, d).multicast;
+    c.multicast |= is_tma && a.multicast;
   }
 
   void roles() {

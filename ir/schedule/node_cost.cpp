@@ -1,5 +1,6 @@
 #include "ir/schedule/node_cost.h"
 
+#include "ir/access.h"
 #include "ir/op.h"
 
 namespace tegula::ir {
@@ -7,7 +8,7 @@ namespace {
 
 /// Returns the tile whose elements the op processes, or a null value.
 Value tile_of(const Kernel& k, const OpData& d) {
-  const Value tile = d.opcode == Opcode::StoreView ? d.operands[1]
+  const Value tile = d.opcode == Opcode::StoreView ? stored_value(d)
                      : d.opcode == Opcode::Reduce  ? d.operands[0]
                      : d.results.empty()           ? Value()
                                                    : d.results[0];

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/access.h"
 #include "tegula/error.h"
 #include "tegula/int_math.h"
 
@@ -60,7 +61,7 @@ std::vector<StagingRing> staging_rings(const Kernel& machine, const Schedule* as
     auto ring = std::ranges::find(rings, channel, &StagingRing::channel);
     if (ring == rings.end()) ring = rings.insert(ring, {channel, {}, 0, 1});
     ring->stores.push_back(op);
-    ring->buffer_bytes = std::max(ring->buffer_bytes, staging_bytes(machine.type(d.operands[1])));
+    ring->buffer_bytes = std::max(ring->buffer_bytes, staging_bytes(machine.type(stored_value(d))));
   });
   const std::int64_t room =
       (machine.info.target->shared_bytes_per_cta - round_up(end, kStagingAlignment)) / groups;

@@ -1,6 +1,8 @@
 // Imports a mask from the IR.
 #include "ir/analysis/mask/expr.h"
 
+#include "ir/access.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -140,9 +142,9 @@ class Importer {
   /// Matches x(i) of a one-dimensional read-only tensor, in the forms that the language's
   /// `view.cpp` records: a box of one element, or a gather with the address of entry i.
   std::optional<Lookup> find_table(const OpData& d) const {
-    if (d.opcode == Opcode::LoadView && is_table(d.operands[0]) &&
+    if (d.opcode == Opcode::LoadView && is_table(accessed_view(d)) &&
         k_.type(d.results[0]).is_scalar())
-      return Lookup{d.operands[0], d.operands[1]};
+      return Lookup{accessed_view(d), access_of(k_, d).axes[0].offset};
     if (d.opcode != Opcode::Load) return std::nullopt;
     const auto address = parts(d.operands[0], Opcode::AddPtr);
     if (address.size() != 2) return std::nullopt;

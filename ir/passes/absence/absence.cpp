@@ -341,7 +341,8 @@ void Absence::op(OpId id) {
   using enum Opcode;
   if (d.opcode == LoadView) return load(id);
   if (d.opcode == AtomicView) {
-    List bounds(of(d.operands[1]).begin(), of(d.operands[1]).end());
+    const auto stored = of(stored_value(d));
+    List bounds(stored.begin(), stored.end());
     merge_bounds(bounds, at_offsets(id));
     merge_bounds(bounds, at_indices(id));
     set(d.results[0], std::move(bounds));

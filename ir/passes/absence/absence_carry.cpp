@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "ir/analysis/invariant_load.h"
 #include "ir/loop.h"
 #include "ir/passes/absence/absence.h"
 #include "tegula/error.h"
@@ -39,10 +40,8 @@ bool Absence::is_invariant(OpId loop, Value v, int depth) const {
   const OpId def = k_[v].def;
   if (!def || depth > kMaxDepth || !k_[def].regions.empty()) return false;
   const OpData& d = k_[def];
-  // An element of a read-only view is invariant.
-  const bool is_read = d.opcode == Opcode::LoadView && k_.type(v).is_scalar() &&
-                       k_.type(d.operands[0]).view_facts().access == Access::In;
-  if (!is_read && !info(d.opcode).has(kPure) && d.opcode != Opcode::Const) return false;
+  if (!is_invariant_scalar_load(k_, def) && !info(d.opcode).has(kPure) && d.opcode != Opcode::Const)
+    return false;
   return std::ranges::all_of(d.operands, [&](Value o) { return is_invariant(loop, o, depth + 1); });
 }
 

@@ -99,7 +99,7 @@ bool BoxLimits::may_move(OpId load, OpId op) const {
 bool BoxLimits::adds_nothing(OpId op, const PresenceBound& bound, Value offset,
                              int view_dim) const {
   if (bound.is_whole() || bound.mask || !begins_at(k_, bound, offset)) return false;
-  const Value view = k_[op].operands[0];
+  const Value view = accessed_view(k_[op]);
   return is_extent_of(k_, bound.limit, view, view_dim) ||
          absence_.facts().is_extent_at_most(view, view_dim, bound.limit, op);
 }

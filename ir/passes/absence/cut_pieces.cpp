@@ -19,7 +19,7 @@ AttrList attrs_by_address(const Kernel& k, OpId box) {
   for (AttrName name : {AttrName::axes, AttrName::in_bounds, AttrName::offset_divisibility})
     attrs.erase(name);
   if (!has_cut_pieces(k, box)) return attrs;
-  const std::int64_t size = size_bytes(k.type(k[box].operands[0]).dtype());
+  const std::int64_t size = size_bytes(k.type(accessed_view(k[box])).dtype());
   attrs.set(AttrName::align, piece_elements(k, k[box]) * size);
   attrs.set(AttrName::axis, std::int64_t{contiguous_dim(k, k[box])});
   return attrs;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <unordered_map>
 
+#include "ir/access.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/layout/shared_layout.h"
 #include "ir/matrix_type.h"
@@ -435,7 +436,7 @@ std::int64_t DotGraph::shared_bytes(const Kernel& k, int stages) const {
   std::int64_t staged = 0;
   walk(k, k.body(), [&](OpId op) {
     if (k[op].opcode == Opcode::StoreView && k[op].attrs.i(AttrName::tma) == 1)
-      staged = std::max(staged, bytes_of(k.type(k[op].operands[1])));
+      staged = std::max(staged, bytes_of(k.type(stored_value(k[op]))));
   });
   DotNeeds n;
   add_needs(k, n);

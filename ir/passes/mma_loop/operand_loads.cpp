@@ -113,8 +113,7 @@ class Finder {
     OperandLoad c;
     c.load = load;
     c.tile = k_.type(k_[load].results[0]).with_layout(nullptr);
-    const auto axes = k_[load].attrs.ints(AttrName::axes);
-    c.axes.assign(axes.begin(), axes.end());
+    c.axes = access_of(k_, k_[load]).along;
     return c;
   }
 
@@ -253,7 +252,7 @@ std::optional<OperandLoad> stationary_load(const Kernel& k, OpId loop, OpId load
 std::optional<OperandLoad> copied_load(const Kernel& k, OpId loop, OpId load) {
   const OpData& d = k[load];
   if (d.opcode != Opcode::LoadView || !k.type(d.results[0]).is_tile()) return std::nullopt;
-  if (access_of(k, d).gathered_dim() < 0 && !k.type(d.operands[0]).view_facts().is_made)
+  if (access_of(k, d).gathered_dim() < 0 && !k.type(accessed_view(d)).view_facts().is_made)
     return std::nullopt;
   PassContext unused;
   auto found = Finder(k, loop, unused, CopiedBy::Threads).tile(load);

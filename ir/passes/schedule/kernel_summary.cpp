@@ -4,6 +4,7 @@
 #include <numeric>
 #include <unordered_set>
 
+#include "ir/access.h"
 #include "ir/analysis/facts.h"
 #include "ir/analysis/tma_store.h"
 #include "ir/schedule/graph.h"
@@ -72,7 +73,7 @@ std::int64_t asked_staging_bytes(const Kernel& k, const Schedule& asked) {
       if (const auto node = graph.find(l)) {
         const OpData& d = k[graph[*node].ops.front()];
         if (d.opcode == Opcode::StoreView && why_not_tma_store(k, d).empty())
-          most = std::max(most, staging_bytes(k.type(d.operands[1]), c.columns));
+          most = std::max(most, staging_bytes(k.type(stored_value(d)), c.columns));
       }
     sum += c.slots * most;
   }
@@ -134,7 +135,7 @@ std::int64_t staged_bytes(const Kernel& k, const Plan& p, const Schedule* asked)
   std::int64_t most = 0;
   walk(k, k.body(), [&](OpId op) {
     if (k[op].opcode != Opcode::StoreView || !why_not_tma_store(k, k[op]).empty()) return;
-    const Type tile = k.type(k[op].operands[1]);
+    const Type tile = k.type(stored_value(k[op]));
     const std::int64_t rows = tile.shape()[0], columns = tile.shape()[1];
     const bool in_blocks = p.epilogue_tile_n > 0 && columns % p.epilogue_tile_n == 0;
     most = std::max(most, rows * (in_blocks ? p.epilogue_tile_n : columns) *

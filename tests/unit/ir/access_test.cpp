@@ -38,6 +38,7 @@ kernel @copies machine target(sm_90a) threads(128) (%x: view<?x?xf32, in> [arg =
   copy_tma %tiles, %i, %full, %x, %i, %j [axes = [1, 0], offset_divisibility = 8]
   copy_tma %tiles, %i, %full, %x, %i, %j, %both [axes = [0, 1]]
   copy_tma %tiles, %i, %full, %x, %i, %j, %j, %i, %both [axes = [0, 1], in_bounds = []]
+  copy_tma %tiles, %i, %full, %x, %i, %j, %j, %i, %i [axes = [0, 1], in_bounds = [1]]
   copy_tma %lines, %i, %full, %n, %i, %both [axes = [0]]
   copy_tma %lines, %i, %full, %n, %i, %j [axes = [0], in_bounds = []]
 }
@@ -95,6 +96,40 @@ TEST(Access, DescribesEachAxis) {
   EXPECT_EQ(copy.axes[0].extent, 32);
   EXPECT_EQ(copy.along_dim(0).extent, 8);
   EXPECT_EQ(copy.divisor, 8);
+}
+
+/// Two pages of 4 rows each: a box for each page, and the number of rows that exist.
+TEST(Access, DividesPagesIntoBoxes) {
+  const Kernel k = parse(kMachineForm);
+  const BoxAccess pages = access_of(k, k[accesses_in(k)[5]]);
+  const Value i = k.params()[2].value, j = k.params()[3].value;
+  ASSERT_EQ(pages.boxes(), 2u);
+  EXPECT_EQ(pages.rows, i);
+  EXPECT_FALSE(pages.has_limits());
+  EXPECT_FALSE(pages.multicast);
+  const BoxAccess first = pages.box(0), second = pages.box(1);
+  EXPECT_EQ(first.axes[0].offset, i);
+  EXPECT_EQ(first.axes[1].offset, j);
+  EXPECT_EQ(second.axes[0].offset, j);
+  EXPECT_EQ(second.axes[1].offset, i);
+  for (const BoxAccess& box : {first, second}) {
+    EXPECT_EQ(box.boxes(), 1u);
+    EXPECT_EQ(box.axes[0].extent, 4);
+    EXPECT_EQ(box.axes[1].extent, 32);
+    EXPECT_TRUE(box.axes[1].in_bounds);
+  }
+}
+
+TEST(Access, NamesOneOperand) {
+  for (const char* text : {kTileForm, kMachineForm}) {
+    const Kernel k = parse(text);
+    for (const OpId op : accesses_in(k)) {
+      const BoxAccess a = access_of(k, k[op]);
+      EXPECT_EQ(accessed_view(k[op]), a.view);
+      EXPECT_TRUE(!a.stored || stored_value(k[op]) == a.stored);
+      EXPECT_TRUE(a.target.empty() || filled_tile(k[op]) == a.target[0]);
+    }
+  }
 }
 
 }  // namespace
