@@ -50,7 +50,8 @@ class CallSlots {
   }
   /// Makes the tensors of the plan.
   void make(const CallPlan& plan, const Stream& stream) {
-    if (plan.shares_flags) flags_ = Scratch::lock(stream);
+    if (plan.uses_stream_memory() && !stream.device().on_host())
+      stream_memory_ = Scratch::lock(stream);
     std::optional<Scratch> scratch;
     for (const MadeTensor& m : plan.made) {
       if (m.from == MadeTensor::From::scratch && !scratch)
@@ -92,7 +93,7 @@ class CallSlots {
   Room<LaunchArg, slots::kEnd> values_;
   Room<Tensor, slots::kMaxOfEach> made_;
   std::size_t made_count_ = 0;
-  std::unique_lock<std::mutex> flags_;
+  std::unique_lock<std::mutex> stream_memory_;
 };
 
 void check_apart(const CallPlan& plan, const CallSlots& values) {

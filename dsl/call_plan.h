@@ -71,7 +71,7 @@ struct CallPlan {
   std::uint64_t hash = 0;
   std::vector<MadeTensor> made;
   std::size_t scratch_bytes = 0;
-  bool shares_flags = false;  ///< a call holds Scratch::lock() until its launches are queued
+  bool shares_flags = false;  ///< a launch sets fallback flags for the next one
   std::vector<PlanStep> steps;
   std::vector<ApartArguments> apart;
   /// Access of the launches to each argument's memory, for the call's own arguments only: an
@@ -80,6 +80,10 @@ struct CallPlan {
   bool writes_captures = false;         ///< a launch writes a tensor that a kernel captured
   std::vector<LookedAtStep> looked_at;  ///< replaces `steps` in such a mode
 
+  /// Returns true if launches use memory of the stream. A call on a GPU then holds Scratch::lock()
+  /// until its launches are queued: those of another thread's call would overwrite what a launch
+  /// leaves for the next one.
+  bool uses_stream_memory() const { return shares_flags || scratch_bytes > 0; }
   /// Queues the launches. `captured` contains the current values of the captures. Throws
   /// CompileError if arguments overlap, and what launches throw.
   void run(const Stream& stream, std::span<const HostArg> args,

@@ -1,4 +1,4 @@
-// Rules for the configurations of a GEMM.
+// Rules for the configurations of a GEMM: why a configuration is not in the space of a problem.
 #include <algorithm>
 #include <bit>
 
@@ -9,341 +9,316 @@
 namespace tegula::autotune {
 namespace {
 
-using P = MatmulProblem;
-using C = MatmulConfig;
+// Limits of compiled kernels (H200, LLVM and NVRTC): larger tiles spill registers.
+/// Columns of the largest accumulator, by warpgroups that share it (64 rows each).
+constexpr int kColumnsOfTwoWarpgroups = ir::kMaxWgmmaColumns, kColumnsOfThree = 200,
+              kColumnsOfFour = 136;
+/// Columns of the largest accumulator of fp8 that is promoted, and so held twice.
+constexpr int kPromotedColumns = 128;
+/// Columns of B for which the matrices that an epilogue reads spill.
+constexpr int kSpillingColumns = 176;
 
-/// Rows of A up to which every ring depth is a candidate, and tiles have the minimum height.
-constexpr int kFewRows = 64;
-/// Maximum rows of an mma.sync tile for few rows.
+// Limits of instructions and copies.
+/// Rows of a tile by wgmma without swapped operands.
+constexpr int kWgmmaTileRows = 3 * ir::kWgmmaRows;
+/// Rows of a tile by mma.sync on a GPU with wgmma, which is for few rows of A.
 constexpr int kMmaSyncRows = 32;
-/// 16-bit elements per cp.async copy.
-constexpr int kPiece = 8;
+/// 16-bit elements of a copy by cp.async, 16 bytes.
+constexpr int kPieceElements = 8;
+/// Bytes along k of a TMA box: from the narrowest swizzle to two boxes of 128 bytes.
+constexpr int kMinDepthBytes = 32, kMaxDepthBytes = 2 * kBlockKBytes;
+
+// Choices from measurements (bench/results/sweeps).
+/// Rows of A up to which a tile has the least height that holds them, and any ring is a candidate.
+constexpr int kFewRows = 64;
+/// Largest k for which stores of single elements and repacking dominate the time of a product.
+constexpr int kShallowK = 192;
+/// Least iterations of a part of k: fewer do not fill the ring.
+constexpr int kMinTripsOfPart = 8;
+/// Tiles per SM up to which k is divided, and parts of tiles per SM; more by mma.sync.
+constexpr int kDividedTiles = 2, kDividedTilesByMmaSync = 4, kPartsPerSm = 3,
+              kPartsPerSmByMmaSync = 8;
+/// Least bytes of a row along k for which ping-pong kernels store by TMA: the epilogue then has
+/// time for it. Gains 0.5 %, or 1 to 5 % if the epilogue reads matrices
+/// (2026-11-22-h200-tma-store.jsonl, 2026-11-24-h200-groups.jsonl).
+constexpr std::int64_t kTmaStoreBytes = 4096;
 
 bool is_pow2(int x) { return std::has_single_bit(static_cast<unsigned>(x)); }
 
-/// Returns true if wgmma does not support these types; each type then has one mma.sync or FMA tile.
-bool lacks_wgmma(const P& p, const Limits& gpu) {
-  return !gpu.target->has_wgmma || (p.operands == DType::f32 && !p.tf32);
-}
-/// Returns true for tiles of 16 or 32 rows, which use mma.sync. An alternative to wgmma for few
-/// rows of A.
-bool has_mma_sync_rows(const C& c) { return !c.swap_ab && c.bm <= kMmaSyncRows; }
-bool is_tall_swap(const C& c) { return c.swap_ab && c.bm > kFewRows; }
-bool is_direct(const C& c) { return c.operands == OperandPath::direct; }
-bool is_wgmma(const P& p, const C& c, const Limits& gpu) {
-  return !lacks_wgmma(p, gpu) && !has_mma_sync_rows(c) && !is_direct(c);
-}
+/// A configuration, its problem and the GPU, with what several rules need.
+struct GemmCandidate {
+  const MatmulProblem& p;
+  const MatmulConfig& c;
+  const Limits& gpu;
 
-/// Returns the usual block_k: 128 bytes for wgmma, and mostly 64 bytes for mma.sync and FMA, whose
-/// operands pass through registers.
-int usual_depth(const P& p, const Limits& gpu) {
-  const int bytes = size_bytes(p.operands);
-  if (!lacks_wgmma(p, gpu)) return kBlockKBytes / bytes;
-  return p.operands == DType::f32 && !p.tf32 ? 16 : bytes == 1 ? 64 : 32;
-}
+  // ---- the problem
+  int bytes() const { return size_bytes(p.operands); }
+  /// wgmma supports these types. Other types and GPUs have one tile by mma.sync or FMA.
+  bool has_wgmma() const { return gpu.target->has_wgmma && (p.operands != DType::f32 || p.tf32); }
+  /// wgmma's columns beyond 32 are multiples of 16.
+  bool is_integer() const { return p.operands == DType::i8 || p.operands == DType::u8; }
+  bool is_shallow() const {
+    return p.repacks() && bytes() == 2 && p.k <= kShallowK && p.gates == 1;
+  }
+  /// Returns k per iteration: 128 bytes by wgmma, and mostly 64 bytes by mma.sync and FMA, whose
+  /// operands pass through registers.
+  int usual_depth() const {
+    if (has_wgmma()) return kBlockKBytes / bytes();
+    return p.operands == DType::f32 && !p.tf32 ? 16 : bytes() == 1 ? 64 : 32;
+  }
 
-/// Returns true if k is so small that single-element stores and repacking dominate the product.
-bool is_shallow(const P& p) {
-  constexpr int kShallow = 192;
-  return p.repacks() && size_bytes(p.operands) == 2 && p.k <= kShallow && p.gates == 1;
-}
+  // ---- the tile
+  AccumulatorShape accumulator() const { return accumulator_of(p, c); }
+  std::int64_t tiles() const { return tiles_of(p, c); }
+  /// A tile of 16 or 32 rows by mma.sync, an alternative to wgmma for few rows of A.
+  bool is_low() const { return !c.swap_ab && c.bm <= kMmaSyncRows; }
+  bool is_low_beside_wgmma() const { return has_wgmma() && is_low(); }
+  bool is_tall_swap() const { return c.swap_ab && c.bm > kFewRows; }
+  bool is_direct() const { return c.operands == OperandPath::direct; }
+  bool is_wgmma() const { return has_wgmma() && !is_low() && !is_direct(); }
 
-// ---- k-iterations ----
-/// Returns true if no TMA box has this depth. The bytes along k must be the width of a swizzle, or
-/// two boxes of 128 bytes.
-bool has_depth_of_no_box(const P& p, const C& c, const Limits& gpu) {
-  if (lacks_wgmma(p, gpu)) return c.bk != usual_depth(p, gpu);
-  const int bytes = c.bk * size_bytes(p.operands);
-  return bytes < 32 || bytes > 2 * kBlockKBytes;
-}
-bool has_other_depth(const P& p, const C& c, const Limits& gpu) {
-  return c.bk != usual_depth(p, gpu);
-}
+  /// TMA loads k-major rows of A in any number. Rows that are contiguous along m instead are loaded
+  /// with a swizzle of a power of two, or in chunks of 64.
+  bool has_rows_of_boxes() const {
+    return !c.swap_ab || p.a_k_major || (c.bm >= 16 && (c.bm % 64 == 0 || is_pow2(c.bm)));
+  }
+  bool has_rows_of_mma() const {
+    if (!has_wgmma()) return c.bm == 64 || c.bm == 128;
+    if (is_low()) return c.bm == 16 || c.bm == 32;
+    if (!c.swap_ab) return c.bm % ir::kWgmmaRows == 0 && c.bm <= kWgmmaTileRows;
+    return !is_integer() || c.bm <= 32 || c.bm % 16 == 0;
+  }
+  bool has_columns_of_mma() const {
+    if (is_low_beside_wgmma()) return c.bn == 64;
+    return !has_wgmma() || !c.swap_ab || (c.bn % 64 == 0 && c.bn <= 256);
+  }
+  /// cp.async can copy A and B in pieces.
+  bool has_pieces() const {
+    return bytes() == 2 && !p.b_k_major && !p.is_batched && p.gates == 1 && !p.repacks() &&
+           p.n % kPieceElements == 0 && (p.a_k_major ? p.k : p.m) % kPieceElements == 0;
+  }
+  /// Returns the least height of a swapped tile that holds all rows of A.
+  int least_swapped_rows() const {
+    const int rows = std::max(8, static_cast<int>(round_up(p.m, 8)));
+    if (!p.a_k_major)
+      return std::max(16, static_cast<int>(std::bit_ceil(static_cast<unsigned>(rows))));
+    return is_integer() && rows > 32 ? round_up(rows, 16) : rows;
+  }
+  /// At least half of the tile's rows are used, and no lower tile holds all rows of A.
+  bool has_useful_height() const {
+    if (!has_wgmma()) return bytes() != 2 || p.m <= 64 || c.bm == 128;
+    if (is_shallow()) return !c.swap_ab && c.bm == 64;
+    if (is_low()) return p.m <= kMmaSyncRows && c.bm == (p.m <= 16 ? 16 : 32);
+    if (p.m > kFewRows) return 2 * p.m > c.bm && (!c.swap_ab || c.bm > kFewRows);
+    if (c.swap_ab) return c.bm == least_swapped_rows();
+    return c.bm <= kFewRows && (p.m > kMmaSyncRows || p.gates > 1);
+  }
+  /// The only tile of mma.sync and FMA that neither spills nor leaves registers unused.
+  bool is_tile_without_wgmma() const {
+    if (p.operands == DType::f32) return c.bm == (p.tf32 ? 128 : 64) && c.bn == c.bm;
+    if (bytes() == 1) return c.bm == 64 && c.bn == 64;
+    return c.bm == (p.m <= 64 ? 64 : 128) && c.bn == (p.n <= 64 ? 64 : 128);
+  }
+  bool has_registers_for_accumulator() const {
+    const auto [rows, columns] = accumulator();
+    if (p.fp32_promotion && std::max(c.bn, columns) > kPromotedColumns) return false;
+    return columns <= (rows > 3 * ir::kWgmmaRows   ? kColumnsOfFour
+                       : rows > 2 * ir::kWgmmaRows ? kColumnsOfThree
+                                                   : kColumnsOfTwoWarpgroups);
+  }
+  /// Rows of B are loaded as one box, or as a few.
+  bool has_few_chunks_of_b() const {
+    if (!has_wgmma() || c.swap_ab || p.b_k_major) return true;
+    return is_pow2(c.bn) || c.bn == 192 || (p.gates > 1 && c.bn == 96);
+  }
+  /// Three warpgroups are faster only for rows that are not aligned to 128 bytes, because larger
+  /// tiles make fewer requests for them.
+  bool gains_third_warpgroup() const {
+    const bool has_split_lines = p.a_lines != LinePhase::whole || p.b_lines != LinePhase::whole;
+    return has_split_lines && c.bn >= 128 && p.gates == 1;
+  }
+  /// Heights between multiples of 64 can fill a single wave.
+  bool gains_tall_swap() const {
+    return c.bn >= 128 && c.bm % ir::kWgmmaRows != 0 && !p.is_batched && tiles() <= gpu.num_sms;
+  }
+  bool may_read_directly() const {
+    return p.repacks() && bytes() == 2 && has_wgmma() && p.gates == 1;
+  }
 
-// ---- tiles --------------------------------------------------------------------------------------
+  // ---- parts of k
+  bool is_divided() const { return c.split != SplitK::none; }
+  bool may_divide() const { return !p.is_batched && p.gates == 1 && !is_direct() && has_wgmma(); }
+  /// The CTAs of a cluster divide the rows of the accumulator among themselves.
+  bool is_cluster() const {
+    return (c.parts == 2 || c.parts == 4 || c.parts == 8) && is_pow2(accumulator().rows);
+  }
 
-bool swaps_gates(const P& p, const C& c, const Limits& gpu) {
-  return c.swap_ab && (p.gates > 1 || lacks_wgmma(p, gpu));
-}
+  // ---- the schedule
+  /// One warpgroup can compute a tile. Results of a gated unit need fewer registers if the tile has
+  /// only 64 rows.
+  bool may_pingpong() const {
+    const auto [rows, columns] = accumulator();
+    const bool fits = (rows == 128 && columns == 128 && p.gates == 1) ||
+                      (rows == ir::kWgmmaRows && columns == ir::kMaxWgmmaColumns);
+    return fits && !c.swap_ab && c.parts == 1 && !p.fp32_promotion && is_wgmma();
+  }
+  bool may_multicast() const {
+    return (c.split == SplitK::none || c.split == SplitK::partials) && is_wgmma();
+  }
+  /// The compiler chooses the ring (0 stages) for some kernels; others have 3 stages or more.
+  bool has_stages_of_engine() const {
+    constexpr int kMinStages = 3, kMmaSyncStages = 4;
+    const bool is_planned = c.pingpong || is_direct() || !has_wgmma();
+    if (is_planned || c.stages == 0) return is_planned && c.stages == 0;
+    return c.stages >= kMinStages && (!is_low() || c.stages <= kMmaSyncStages);
+  }
+  /// The ring can have one more stage without fewer resident CTAs, and there is an iteration of k
+  /// to fill it.
+  bool has_room_for_stage() const {
+    if (c.stages == 0 || p.m <= kFewRows || is_low()) return false;
+    MatmulConfig deeper = c;
+    ++deeper.stages;
+    if (deeper.stages > stages_that_fit(p, c, gpu.target)) return false;
+    if (tiles() * c.parts <= gpu.num_sms)
+      return deeper.stages <= ceil_div(ceil_div(p.k, c.bk), c.parts);
+    return ctas_per_sm(p, deeper, gpu.target) == ctas_per_sm(p, c, gpu.target);
+  }
+};
 
-/// Returns true if wgmma's columns beyond 32 are multiples of 16.
-bool is_integer_mma(const P& p) { return p.operands == DType::i8 || p.operands == DType::u8; }
-
-bool has_rows_of_no_mma(const P& p, const C& c, const Limits& gpu) {
-  if (lacks_wgmma(p, gpu)) return c.bm != 64 && c.bm != 128;
-  if (has_mma_sync_rows(c)) return c.bm != 16 && c.bm != 32;
-  if (c.swap_ab && is_integer_mma(p) && c.bm > 32 && c.bm % 16 != 0) return true;
-  return !c.swap_ab && (c.bm % ir::kWgmmaRows != 0 || c.bm > 192);
+/// Makes a rule from a lambda that returns true if a candidate breaks it.
+template <class Broken>
+constexpr MatmulRule rule(std::string_view name, std::string_view reason, Severity severity,
+                          int last_axis, Broken /*is_broken*/, bool ends_axis = false) {
+  return {name,
+          reason,
+          severity,
+          last_axis,
+          [](const MatmulProblem& p, const MatmulConfig& c, const Limits& gpu) {
+            return Broken{}(GemmCandidate{p, c, gpu});
+          },
+          ends_axis};
 }
-
-bool has_no_pieces(const P& p, const C& c, const Limits& gpu) {
-  if (lacks_wgmma(p, gpu) || !has_mma_sync_rows(c)) return false;
-  return size_bytes(p.operands) != 2 || p.b_k_major || p.is_batched || p.gates > 1 || p.repacks() ||
-         p.n % kPiece != 0 || (p.a_k_major ? p.k : p.m) % kPiece != 0;
-}
-
-bool has_no_box_of_rows(const P& p, const C& c, const Limits&) {
-  return c.swap_ab && !p.a_k_major && (c.bm < 16 || (c.bm % 64 != 0 && !is_pow2(c.bm)));
-}
-
-/// Returns the wgmma columns for few rows of A: a multiple of 8, or of 16 beyond 32 for integers.
-/// If rows are contiguous in memory, TMA writes them with a swizzle, whose width is a power of two.
-int least_swapped_rows(const P& p) {
-  const int rows = std::max(8, static_cast<int>(round_up(p.m, 8)));
-  if (!p.a_k_major)
-    return std::max(16, static_cast<int>(std::bit_ceil(static_cast<unsigned>(rows))));
-  return is_integer_mma(p) && rows > 32 ? round_up(rows, 16) : rows;
-}
-
-/// Returns true if half of the tile would be empty, or if a lower tile suffices.
-bool is_too_high(const P& p, const C& c, const Limits& gpu) {
-  if (lacks_wgmma(p, gpu)) return c.bm != (size_bytes(p.operands) == 2 && p.m > 64 ? 128 : c.bm);
-  if (is_shallow(p)) return c.swap_ab || c.bm != 64;
-  if (has_mma_sync_rows(c)) return c.bm != (p.m <= 16 ? 16 : 32) || p.m > kMmaSyncRows;
-  if (p.m > kFewRows) return c.swap_ab ? c.bm <= kFewRows || 2 * p.m <= c.bm : 2 * p.m <= c.bm;
-  if (!c.swap_ab) return c.bm > kFewRows || (p.m <= kMmaSyncRows && p.gates == 1);
-  return c.bm != least_swapped_rows(p);
-}
-
-bool has_no_tile_of_mma_sync(const P& p, const C& c, const Limits& gpu) {
-  if (!lacks_wgmma(p, gpu)) return false;
-  if (c.bn != 64 && c.bn != 128) return true;
-  if (p.operands == DType::f32) return c.bm != c.bn || c.bm != (p.tf32 ? 128 : 64);
-  if (size_bytes(p.operands) == 1) return c.bm != 64 || c.bn != 64;
-  return c.bm != (p.m <= 64 ? 64 : 128) || c.bn != (p.n <= 64 ? 64 : 128);
-}
-
-bool has_columns_of_no_mma(const P& p, const C& c, const Limits& gpu) {
-  if (lacks_wgmma(p, gpu)) return false;
-  if (has_mma_sync_rows(c)) return c.bn != 64;
-  return c.swap_ab && c.bn != 64 && c.bn != 128 && c.bn != 192 && c.bn != 256;
-}
-
-/// Returns true if the accumulator exceeds the registers of a consumer thread: 160 with three
-/// warpgroups, 112 with four.
-bool has_no_room_for_accumulator(const P& p, const C& c, const Limits& gpu) {
-  if (lacks_wgmma(p, gpu)) return false;
-  constexpr int kPromotionColumns = 128;
-  const AccumulatorShape t = accumulator_of(p, c);
-  const int most = t.rows > 192 ? 136 : t.rows > 128 ? 200 : ir::kMaxWgmmaColumns;
-  if (p.fp32_promotion && std::max(c.bn, t.columns) > kPromotionColumns) return true;
-  return t.columns > most;
-}
-
-bool has_chunks_of_b(const P& p, const C& c, const Limits& gpu) {
-  if (lacks_wgmma(p, gpu) || c.swap_ab || p.b_k_major) return false;
-  return !is_pow2(c.bn) && c.bn != 192 && !(p.gates > 1 && c.bn == 96);
-}
-
-bool spills_beside_matrices(const P& p, const C& c, const Limits&) {
-  constexpr int kPlainWidth = 176;
-  return p.epilogue_matrices > 0 && (c.bn == kPlainWidth || is_tall_swap(c));
-}
-
-bool is_too_wide(const P& p, const C& c, const Limits& gpu) {
-  return !lacks_wgmma(p, gpu) && c.bn > 64 && 2 * p.n <= c.bn;
-}
-
-/// Three warpgroups were faster only for rows that are not 128-byte aligned, because larger tiles
-/// make fewer requests for them.
-bool has_third_warpgroup_for_nothing(const P& p, const C& c, const Limits& gpu) {
-  if (lacks_wgmma(p, gpu) || c.swap_ab || accumulator_of(p, c).rows != 192) return false;
-  const bool has_split_lines = p.a_lines != LinePhase::whole || p.b_lines != LinePhase::whole;
-  return !has_split_lines || c.bn < 128 || p.gates > 1;
-}
-/// Tall tiles with swapped operands only help calls of a single wave, which their intermediate
-/// heights can fill.
-bool is_tall_for_nothing(const P& p, const C& c, const Limits& gpu) {
-  return is_tall_swap(c) &&
-         (c.bn < 128 || c.bm % ir::kWgmmaRows == 0 || p.is_batched || tiles_of(p, c) > gpu.num_sms);
-}
-
-// ---- operands -----------------------------------------------------------------------------------
-
-bool reads_directly_for_nothing(const P& p, const C& c, const Limits& gpu) {
-  return is_direct(c) &&
-         (!p.repacks() || size_bytes(p.operands) != 2 || lacks_wgmma(p, gpu) || p.gates > 1);
-}
-
-bool is_large_for_shallow(const P& p, const C& c, const Limits& gpu) {
-  if (lacks_wgmma(p, gpu)) return false;
-  if (is_direct(c) && !is_shallow(p)) return true;
-  return is_shallow(p) && (c.swap_ab || c.bm != 64 || c.bn != 64);
-}
-
-// ---- split-K ------------------------------------------------------------------------------------
-
-/// Stream-K waits for partial accumulators; it was never faster than whole tiles.
-bool is_streamed_for_nothing(const P&, const C& c, const Limits&) {
-  return c.split == SplitK::stream;
-}
-bool splits_batches(const P& p, const C& c, const Limits& gpu) {
-  if (c.split == SplitK::none) return false;
-  return p.is_batched || p.gates > 1 || is_direct(c) || lacks_wgmma(p, gpu);
-}
-/// Without cluster split-K, the plan swaps operands of few rows to use wgmma.
-bool is_exchanged_by_plan(const P& p, const C& c, const Limits& gpu) {
-  return !lacks_wgmma(p, gpu) && has_mma_sync_rows(c) && c.split != SplitK::cluster;
-}
-bool splits_many_tiles(const P& p, const C& c, const Limits& gpu) {
-  if (c.split == SplitK::none) return false;
-  const std::int64_t waves = has_mma_sync_rows(c) ? 4 : 2;
-  return tiles_of(p, c) > waves * gpu.num_sms;
-}
-bool has_parts_of_nothing(const P&, const C& c, const Limits&) {
-  return c.parts > 1 && c.split == SplitK::none;
-}
-bool splits_into_one(const P&, const C& c, const Limits&) {
-  return c.parts == 1 && c.split != SplitK::none;
-}
-/// Returns true if cluster split-K does not support the parts or the tile. The CTAs of a cluster
-/// divide the rows of the accumulator among themselves.
-bool is_no_cluster(const P& p, const C& c, const Limits&) {
-  if (c.split != SplitK::cluster) return false;
-  return (c.parts != 2 && c.parts != 4 && c.parts != 8) || !is_pow2(accumulator_of(p, c).rows);
-}
-bool has_short_parts(const P& p, const C& c, const Limits&) {
-  constexpr int kMinTripsOfPart = 8;
-  return c.parts > 1 && p.k < static_cast<std::int64_t>(kMinTripsOfPart) * c.bk * c.parts;
-}
-bool has_waves_of_parts(const P& p, const C& c, const Limits& gpu) {
-  const std::int64_t waves = has_mma_sync_rows(c) ? 8 : 3;
-  return c.parts > 1 && tiles_of(p, c) * c.parts > waves * gpu.num_sms;
-}
-
-// ---- schedule -----------------------------------------------------------------------------------
-
-bool is_no_pingpong(const P& p, const C& c, const Limits& gpu) {
-  if (!c.pingpong) return false;
-  const AccumulatorShape t = accumulator_of(p, c);
-  // The results of a gated unit need fewer registers if the tile has only 64 rows.
-  const bool is_square = t.rows == 128 && t.columns == 128 && p.gates == 1;
-  const bool fits = is_square || (t.rows == 64 && t.columns == 256);
-  return !fits || c.swap_ab || c.parts > 1 || p.fp32_promotion || !is_wgmma(p, c, gpu);
-}
-bool has_one_tile_for_each_sm(const P& p, const C& c, const Limits& gpu) {
-  return c.pingpong && tiles_of(p, c) <= gpu.num_sms;
-}
-bool is_no_multicast(const P& p, const C& c, const Limits& gpu) {
-  const bool keeps_ctas_apart = c.split == SplitK::none || c.split == SplitK::partials;
-  return c.multicast != Multicast::none && (!keeps_ctas_apart || !is_wgmma(p, c, gpu));
-}
-bool has_no_neighbour(const P& p, const C& c, const Limits&) {
-  return c.multicasts() && !has_shared_operand(p, c);
-}
-
-/// If an epilogue reads matrices, these also use L2 bandwidth, and multicast of B makes ping-pong
-/// tiles 1 to 7 % faster (bench/results/sweeps/2026-11-22-h200-alternate-epilogues.jsonl).
-bool keeps_b_beside_matrices(const P& p, const C& c, const Limits&) {
-  return c.pingpong && p.epilogue_matrices > 0 && p.m > c.bm && c.multicast == Multicast::none;
-}
-
-bool has_ring_of_other_engine(const P& p, const C& c, const Limits& gpu) {
-  constexpr int kMinStages = 3, kMmaSyncStages = 4;
-  const bool is_planned = c.pingpong || is_direct(c) || lacks_wgmma(p, gpu);
-  if (is_planned || c.stages == 0) return (c.stages == 0) != is_planned;
-  return c.stages < kMinStages || (has_mma_sync_rows(c) && c.stages > kMmaSyncStages);
-}
-bool is_deeper_than_shared_memory(const P& p, const C& c, const Limits& gpu) {
-  return c.stages > 0 && c.stages > stages_that_fit(p, c, gpu.target);
-}
-bool shares_sm(const P& p, const C& c, const Limits& gpu) {
-  return c.multicast != Multicast::none && !is_persistent(p, c, gpu.target);
-}
-/// Returns true if the ring can have one more stage without fewer resident CTAs, and there is a
-/// k-iteration to fill it.
-bool has_room_for_stage(const P& p, const C& c, const Limits& gpu) {
-  if (c.stages == 0 || p.m <= kFewRows || has_mma_sync_rows(c)) return false;
-  C deeper = c;
-  ++deeper.stages;
-  const std::int64_t trips = ceil_div(ceil_div(p.k, c.bk), c.parts);
-  const bool is_one_wave = tiles_of(p, c) * c.parts <= gpu.num_sms;
-  return (deeper.stages <= trips || !is_one_wave) &&
-         deeper.stages <= stages_that_fit(p, c, gpu.target) &&
-         (is_one_wave || ctas_per_sm(p, deeper, gpu.target) == ctas_per_sm(p, c, gpu.target));
-}
-
-/// TMA stores make ping-pong kernels faster if rows have at least kRowBytes along k, because the
-/// epilogue then has time for them: by 0.5 %, or by 1 to 5 % if the epilogue reads matrices
-/// (bench/results/sweeps/2026-11-22-h200-tma-store.jsonl, 2026-11-24-h200-groups.jsonl).
-bool stores_otherwise(const P& p, const C& c, const Limits&) {
-  constexpr std::int64_t kRowBytes = 4096;
-  const bool pays = c.pingpong && p.gates == 1 && p.k * size_bytes(p.operands) >= kRowBytes;
-  return c.tma_store != pays;
-}
-
-bool groups_otherwise(const P&, const C& c, const Limits&) { return c.group_m != C().group_m; }
 
 using enum Severity;
 namespace axis = matmul_axis;
+using X = const GemmCandidate&;
+
 constexpr MatmulRule kRules[] = {
-    {"depth", "no box of TMA has so many bytes along k, and mma.sync has one depth", refused,
-     axis::bk, has_depth_of_no_box},
-    {"usual_depth", "an iteration of 128 bytes along k is as long as its barriers want", dominated,
-     axis::bk, has_other_depth},
-    {"gates_swapped", "operands are exchanged for wgmma and one product only", refused,
-     axis::swap_ab, swaps_gates},
-    {"rows", "no matrix instruction has so many rows", refused, axis::bm, has_rows_of_no_mma},
-    {"pieces", "cp.async copies 16 bytes of matrices whose columns are contiguous in B", refused,
-     axis::bm, has_no_pieces},
-    {"box_of_rows", "TMA has no swizzle for boxes of so many rows", refused, axis::bm,
-     has_no_box_of_rows},
-    {"height", "half of the tile would be empty, or a lower one serves", dominated, axis::bm,
-     is_too_high},
-    {"mma_sync_tile", "other tiles of mma.sync spill, or leave registers unused", degraded,
-     axis::bn, has_no_tile_of_mma_sync},
-    {"columns", "no matrix instruction has so many columns here", refused, axis::bn,
-     has_columns_of_no_mma},
-    {"accumulator", "the accumulator leaves a thread no registers", degraded, axis::bn,
-     has_no_room_for_accumulator},
-    {"chunks_of_b", "rows of B that are no multiple of 128 bytes are loaded in chunks of 64",
-     dominated, axis::bn, has_chunks_of_b},
-    {"epilogue_registers", "the epilogue's matrices spill beside such a tile", degraded, axis::bn,
-     spills_beside_matrices},
-    {"width", "half of the tile would be empty", dominated, axis::bn, is_too_wide},
-    {"warpgroups", "three warpgroups gain where rows are not 128-byte aligned", dominated, axis::bn,
-     has_third_warpgroup_for_nothing},
-    {"tall_swap", "exchanged operands gain where one wave of their tiles fills the GPU", dominated,
-     axis::bn, is_tall_for_nothing},
-    {"direct", "TMA takes the operands, or they have no 16 bits", refused, axis::operands,
-     reads_directly_for_nothing},
-    {"shallow", "a small k is for small tiles, whose stores of single elements overlap", dominated,
-     axis::operands, is_large_for_shallow},
-    {"split_batch", "k is divided for single products of wgmma only", refused, axis::split,
-     splits_batches},
-    {"streamed", "parts or whole tiles were as fast everywhere", dominated, axis::split,
-     is_streamed_for_nothing},
-    {"few_rows", "few rows are exchanged for wgmma unless a cluster divides k", dominated,
-     axis::split, is_exchanged_by_plan},
-    {"split_waves", "whole tiles fill the GPU", dominated, axis::split, splits_many_tiles},
-    {"parts", "only a divided k has parts", refused, axis::parts, has_parts_of_nothing, true},
-    {"one_part", "a divided k has several parts", refused, axis::parts, splits_into_one},
-    {"short_parts", "a part is too short to fill a ring", dominated, axis::parts, has_short_parts,
-     true},
-    {"waves_of_parts", "fewer parts fill the GPU", dominated, axis::parts, has_waves_of_parts,
-     true},
-    {"cluster", "2, 4 or 8 CTAs of a cluster cut rows of a power of two", refused, axis::parts,
-     is_no_cluster},
-    {"pingpong", "one warpgroup holds a tile of 128x128 or 64x256", refused, axis::pingpong,
-     is_no_pingpong},
-    {"pingpong_tiles", "ping-pong takes more tiles than SMs", dominated, axis::pingpong,
-     has_one_tile_for_each_sm},
-    {"multicast", "operands are multicast by whole tiles of wgmma", refused, axis::multicast,
-     is_no_multicast},
-    {"neighbour", "no two consecutive tiles share an operand", dominated, axis::multicast,
-     has_no_neighbour},
-    {"matrices", "ping-pong tiles beside matrices multicast", dominated, axis::multicast,
-     keeps_b_beside_matrices},
-    {"ring", "the engine's ring has other stages", refused, axis::stages, has_ring_of_other_engine},
-    {"shared_memory", "the ring does not fit shared memory", refused, axis::stages,
-     is_deeper_than_shared_memory, true},
-    {"shared_sm", "CTAs that multicast fill an SM", refused, axis::stages, shares_sm},
-    {"shallow_ring", "a deeper ring takes no more room", dominated, axis::stages,
-     has_room_for_stage},
-    {"store", "stores by TMA are for ping-pong tiles of long rows", dominated, axis::tma_store,
-     stores_otherwise},
-    {"group", "concurrent tiles share operands in L2 in groups of eight rows", dominated,
-     axis::group_m, groups_otherwise},
+    rule("depth", "no TMA box has so many bytes along k, and mma.sync has one depth", refused,
+         axis::bk,
+         [](X x) {
+           const int depth = x.c.bk * x.bytes();
+           return x.has_wgmma() ? depth < kMinDepthBytes || depth > kMaxDepthBytes
+                                : x.c.bk != x.usual_depth();
+         }),
+    rule("usual_depth", "iterations of 128 bytes along k are faster", dominated, axis::bk,
+         [](X x) { return x.c.bk != x.usual_depth(); }),
+    rule("gates_swapped", "operands are swapped for wgmma and for a single product only", refused,
+         axis::swap_ab, [](X x) { return x.c.swap_ab && (x.p.gates > 1 || !x.has_wgmma()); }),
+    rule("rows", "no matrix instruction has so many rows", refused, axis::bm,
+         [](X x) { return !x.has_rows_of_mma(); }),
+    rule("pieces", "cp.async copies 16 bytes of matrices whose columns are contiguous in B",
+         refused, axis::bm, [](X x) { return x.is_low_beside_wgmma() && !x.has_pieces(); }),
+    rule("box_of_rows", "TMA has no swizzle for boxes of so many rows", refused, axis::bm,
+         [](X x) { return !x.has_rows_of_boxes(); }),
+    rule("height", "half of the tile would be empty, or a lower tile suffices", dominated, axis::bm,
+         [](X x) { return !x.has_useful_height(); }),
+    rule("mma_sync_tile", "other tiles of mma.sync spill, or leave registers unused", degraded,
+         axis::bn, [](X x) { return !x.has_wgmma() && !x.is_tile_without_wgmma(); }),
+    rule("columns", "no matrix instruction has so many columns here", refused, axis::bn,
+         [](X x) { return !x.has_columns_of_mma(); }),
+    rule("accumulator", "the accumulator leaves a thread no registers", degraded, axis::bn,
+         [](X x) { return x.has_wgmma() && !x.has_registers_for_accumulator(); }),
+    rule("chunks_of_b", "rows of B of other lengths are loaded in chunks of 64 elements", dominated,
+         axis::bn, [](X x) { return !x.has_few_chunks_of_b(); }),
+    rule("epilogue_registers", "matrices that the epilogue reads spill with this tile", degraded,
+         axis::bn,
+         [](X x) {
+           return x.p.epilogue_matrices > 0 && (x.c.bn == kSpillingColumns || x.is_tall_swap());
+         }),
+    rule("width", "half of the tile would be empty", dominated, axis::bn,
+         [](X x) { return x.has_wgmma() && x.c.bn > 64 && 2 * x.p.n <= x.c.bn; }),
+    rule("warpgroups", "three warpgroups are faster only for rows that are not 128-byte aligned",
+         dominated, axis::bn,
+         [](X x) {
+           return x.has_wgmma() && !x.c.swap_ab && x.accumulator().rows == kWgmmaTileRows &&
+                  !x.gains_third_warpgroup();
+         }),
+    rule("tall_swap", "tall tiles of swapped operands are faster only in a single wave", dominated,
+         axis::bn, [](X x) { return x.is_tall_swap() && !x.gains_tall_swap(); }),
+    rule("direct", "direct reads are for 16-bit operands that TMA cannot load", refused,
+         axis::operands, [](X x) { return x.is_direct() && !x.may_read_directly(); }),
+    rule("shallow", "a small k has tiles of 64x64, and only a small k is read directly", dominated,
+         axis::operands,
+         [](X x) {
+           if (!x.has_wgmma()) return false;
+           if (!x.is_shallow()) return x.is_direct();
+           return x.c.swap_ab || x.c.bm != 64 || x.c.bn != 64;
+         }),
+    rule("split_batch", "k is divided for single products of wgmma only", refused, axis::split,
+         [](X x) { return x.is_divided() && !x.may_divide(); }),
+    rule("streamed", "stream-K waits for partial sums and was never faster", dominated, axis::split,
+         [](X x) { return x.c.split == SplitK::stream; }),
+    rule("few_rows", "few rows are swapped for wgmma unless a cluster divides k", dominated,
+         axis::split, [](X x) { return x.is_low_beside_wgmma() && x.c.split != SplitK::cluster; }),
+    rule("split_waves", "whole tiles fill the GPU", dominated, axis::split,
+         [](X x) {
+           const int most = x.is_low() ? kDividedTilesByMmaSync : kDividedTiles;
+           return x.is_divided() && x.tiles() > std::int64_t{most} * x.gpu.num_sms;
+         }),
+    rule(
+        "parts", "only a divided k has parts", refused, axis::parts,
+        [](X x) { return x.c.parts > 1 && !x.is_divided(); }, true),
+    rule("one_part", "a divided k has several parts", refused, axis::parts,
+         [](X x) { return x.c.parts == 1 && x.is_divided(); }),
+    rule(
+        "short_parts", "a part is too short to fill a ring", dominated, axis::parts,
+        [](X x) {
+          return x.c.parts > 1 && x.p.k < std::int64_t{kMinTripsOfPart} * x.c.bk * x.c.parts;
+        },
+        true),
+    rule(
+        "waves_of_parts", "fewer parts fill the GPU", dominated, axis::parts,
+        [](X x) {
+          const int most = x.is_low() ? kPartsPerSmByMmaSync : kPartsPerSm;
+          return x.c.parts > 1 && x.tiles() * x.c.parts > std::int64_t{most} * x.gpu.num_sms;
+        },
+        true),
+    rule("cluster", "a cluster has 2, 4 or 8 CTAs, which divide a power of two of rows", refused,
+         axis::parts, [](X x) { return x.c.split == SplitK::cluster && !x.is_cluster(); }),
+    rule("pingpong", "one warpgroup computes a tile of 128x128 or 64x256", refused, axis::pingpong,
+         [](X x) { return x.c.pingpong && !x.may_pingpong(); }),
+    rule("pingpong_tiles", "ping-pong needs more tiles than SMs", dominated, axis::pingpong,
+         [](X x) { return x.c.pingpong && x.tiles() <= x.gpu.num_sms; }),
+    rule("multicast", "operands are multicast by whole tiles of wgmma", refused, axis::multicast,
+         [](X x) { return x.c.multicasts() && !x.may_multicast(); }),
+    rule("neighbour", "no two consecutive tiles share an operand", dominated, axis::multicast,
+         [](X x) { return x.c.multicasts() && !has_shared_operand(x.p, x.c); }),
+    // These matrices also use L2 bandwidth: multicast makes ping-pong tiles 1 to 7 % faster
+    // (2026-11-22-h200-alternate-epilogues.jsonl).
+    rule("matrices", "ping-pong tiles whose epilogue reads matrices multicast", dominated,
+         axis::multicast,
+         [](X x) {
+           return x.c.pingpong && x.p.epilogue_matrices > 0 && x.p.m > x.c.bm && !x.c.multicasts();
+         }),
+    rule("ring", "the engine has rings of other numbers of stages", refused, axis::stages,
+         [](X x) { return !x.has_stages_of_engine(); }),
+    rule(
+        "shared_memory", "the ring does not fit shared memory", refused, axis::stages,
+        [](X x) { return x.c.stages > 0 && x.c.stages > stages_that_fit(x.p, x.c, x.gpu.target); },
+        true),
+    rule("shared_sm", "CTAs that multicast fill an SM", refused, axis::stages,
+         [](X x) { return x.c.multicasts() && !is_persistent(x.p, x.c, x.gpu.target); }),
+    rule("shallow_ring", "a deeper ring costs no resident CTA", dominated, axis::stages,
+         [](X x) { return x.has_room_for_stage(); }),
+    rule("store", "TMA stores are for ping-pong tiles of long rows", dominated, axis::tma_store,
+         [](X x) {
+           const bool is_faster =
+               x.c.pingpong && x.p.gates == 1 && x.p.k * x.bytes() >= kTmaStoreBytes;
+           return x.c.tma_store != is_faster;
+         }),
+    rule("group", "concurrent tiles share operands in L2 in groups of eight rows", dominated,
+         axis::group_m, [](X x) { return x.c.group_m != MatmulConfig().group_m; }),
 };
 
 }  // namespace

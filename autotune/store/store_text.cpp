@@ -12,13 +12,6 @@ using nlohmann::json;
 
 constexpr std::size_t kMaxLineBytes = std::size_t{64} << 10;
 
-template <class R>
-std::string line(const R& row) {
-  json fields = {{"table", R::kTable}};
-  R::each_field(row, [&](const char* name, const auto& v) { fields[name] = v; });
-  return fields.dump(-1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace);
-}
-
 bool take(const json& from, std::string& to) {
   if (!from.is_string()) return false;
   to = from.get<std::string>();
@@ -35,16 +28,13 @@ bool take(const json& from, double& to) {
   return true;
 }
 
-/// Ranks verdicts: a successful timing never replaces a wrong or faulty result.
-int severity(const Timing& t) {
-  if (t.verdict == "ok") return 1;
-  return t.verdict == "low" ? 0 : 2;
-}
-
 }  // namespace
 
-std::string line_of(const Winner& row) { return line(row); }
-std::string line_of(const Timing& row) { return line(row); }
+std::string line_of(const Winner& row) {
+  json fields = {{"table", Winner::kTable}};
+  Winner::each_field(row, [&](const char* name, const auto& v) { fields[name] = v; });
+  return fields.dump(-1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace);
+}
 
 template <class R>
 std::optional<R> row_of(std::string_view text) {
@@ -63,16 +53,5 @@ std::optional<R> row_of(std::string_view text) {
   return row;
 }
 template std::optional<Winner> row_of<Winner>(std::string_view);
-template std::optional<Timing> row_of<Timing>(std::string_view);
-
-bool is_preferred(const Winner& other, const Winner& own) {
-  return std::tuple(-other.candidates, other.ratio_high, line_of(other)) <
-         std::tuple(-own.candidates, own.ratio_high, line_of(own));
-}
-
-bool is_preferred(const Timing& other, const Timing& own) {
-  return std::tuple(-severity(other), -other.samples, line_of(other)) <
-         std::tuple(-severity(own), -own.samples, line_of(own));
-}
 
 }  // namespace tegula::autotune

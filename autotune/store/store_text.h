@@ -1,9 +1,9 @@
 #pragma once
 // Conversion of store rows to and from lines of JSON.
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 
 #include "autotune/store/records.h"
 
@@ -11,16 +11,11 @@ namespace tegula::autotune {
 
 /// Returns {"table":"winner","device":..}: fields sorted by name, without a line break.
 std::string line_of(const Winner& row);
-std::string line_of(const Timing& row);
 
 /// Returns the row of a line, or nullopt if the line belongs to another table or a field is
 /// missing, too long or of the wrong type.
 template <class R>
 std::optional<R> row_of(std::string_view line);
-
-/// Total order between two rows of one key, so that the result of a merge is independent of order.
-bool is_preferred(const Winner& other, const Winner& own);
-bool is_preferred(const Timing& other, const Timing& own);
 
 /// Calls `f` for each line that is not empty.
 template <class F>

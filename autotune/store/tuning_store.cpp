@@ -333,35 +333,9 @@ std::string TuningStore::export_text() {
   std::string text;
   attempt(false, [&](Database& db) {
     text.clear();
-    const auto add = [&](const auto& row) { text += line_of(row) + "\n"; };
-    const int unsound = select(db, Winner(), 0, add) + select(db, Timing(), 0, add);
-    tell_unsound(unsound);
+    tell_unsound(select(db, Winner(), 0, [&](const Winner& row) { text += line_of(row) + "\n"; }));
   });
   return text;
-}
-
-template <class R>
-void TuningStore::import_row(Database& db, const R& row, ImportCounts& counts) {
-  bool is_better = true;
-  select(db, row, R::kKeyFields, [&](const R& own) { is_better = is_preferred(row, own); });
-  ++(is_better ? counts.taken : counts.kept);
-  if (is_better) put(db, row);
-}
-
-ImportCounts TuningStore::import_text(std::string_view text) {
-  ImportCounts counts;
-  attempt(true, [&](Database& db) {
-    counts = {};
-    for_each_line(text, [&](std::string_view line) {
-      if (const auto winner = row_of<Winner>(line))
-        import_row(db, *winner, counts);
-      else if (const auto timing = row_of<Timing>(line))
-        import_row(db, *timing, counts);
-      else
-        ++counts.rejected;
-    });
-  });
-  return counts;
 }
 
 }  // namespace tegula::autotune

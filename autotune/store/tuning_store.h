@@ -30,13 +30,6 @@ struct StoreOptions {
   std::function<std::int64_t()> now;  ///< seconds since 1970; default: the system clock
 };
 
-/// Outcome of an import, in lines.
-struct ImportCounts {
-  int taken = 0;
-  int kept = 0;      ///< the store's own row is as good or better
-  int rejected = 0;  ///< not a valid row
-};
-
 class TuningStore {
  public:
   explicit TuningStore(StoreOptions options);
@@ -65,13 +58,8 @@ class TuningStore {
   bool claim(const TuningKey& key);
   void release(const TuningKey& key);
 
-  /// Returns all timings and winners as sorted lines of JSON. The exports of two stores can be
-  /// concatenated.
+  /// Returns all winners as sorted lines of JSON. The exports of two stores can be concatenated.
   std::string export_text();
-  /// Imports rows from lines of export_text(). Of two rows with one key, the one with more
-  /// candidates or samples is kept, then the one with the smaller text. The result depends neither
-  /// on the order of imports nor on clocks.
-  ImportCounts import_text(std::string_view text);
 
   /// Returns the path of the file; results are in memory if is_on_disk() is false.
   std::filesystem::path path() const { return path_; }
@@ -93,8 +81,6 @@ class TuningStore {
   std::int64_t now() const;
   template <class F>
   void attempt(bool writes, const F& f);
-  template <class R>
-  void import_row(Database& db, const R& row, ImportCounts& counts);
 
   StoreOptions options_;
   std::filesystem::path path_;

@@ -2,10 +2,14 @@
 // have separate memory. A recording mock replaces the driver.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -166,6 +170,59 @@ TEST_F(CallsByPlans, AFirstCallMayBeRecorded) {
     EXPECT_GE(mocked::take_calls()["cuLaunchKernelEx"], 1);
   }
   mocked::mock().capturing = false;
+}
+
+/// Records which thread queues each launch. The first launch waits for a launch of another thread,
+/// which a call that holds the lock of the stream never gets.
+struct LaunchOrder {
+  static constexpr std::chrono::milliseconds kLong{300};
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool is_recorded = false;
+  std::vector<std::thread::id> threads;
+
+  void note() {
+    std::unique_lock lock(mutex);
+    if (!is_recorded) return;
+    threads.push_back(std::this_thread::get_id());
+    changed.notify_all();
+    if (threads.size() == 1) changed.wait_for(lock, kLong, [&] { return threads.size() > 1; });
+  }
+  void wait_for_first() {
+    std::unique_lock lock(mutex);
+    changed.wait_for(lock, kLong, [&] { return !threads.empty(); });
+  }
+};
+LaunchOrder g_order;
+
+/// Both calls use the memory of the stream: a product whose parts another thread overwrites before
+/// they are added is wrong.
+TEST_F(CallsByPlans, CallsOfTwoThreadsDoNotMixTheirLaunches) {
+  driver_.table.launch_kernel = [](const runtime::cu::LaunchConfig*, runtime::cu::Function, void**,
+                                   void**) {
+    g_order.note();
+    return runtime::cu::kSuccess;
+  };
+  // Kernels that no other test has loaded with another entry of the driver.
+  const auto product = fused_matmul<bf16, bf16>([](Tile acc, Index, Index) { return acc + 1; });
+  const auto call_of = [&](int parts) {
+    MatmulConfig config{.bm = 64, .bn = 64, .bk = 64};
+    config.split = SplitK::partials, config.parts = parts;
+    return [=, A = tensor({512, 4096}), B = tensor({4096, 512}),
+            C = tensor({512, 512})](const Stream& on) { product.run(config, on, A, B, C); };
+  };
+  const Call five = call_of(5), three = call_of(3);
+  for (const Call& call : {five, three}) call(stream());
+  g_order.is_recorded = true;
+  std::thread other([&] {
+    g_order.wait_for_first();
+    three(stream());
+  });
+  const auto here = std::this_thread::get_id(), there = other.get_id();
+  five(stream());
+  other.join();
+  g_order.is_recorded = false;
+  EXPECT_EQ(g_order.threads, (std::vector{here, here, there, there}));
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
 // rank_configs [--fit ROUNDS] [--choices] FILE.jsonl...: reports how well the cost model ranks
-// measured configurations of GEMMs (bench/results/sweeps, by bench/matmul_search.py, bench/sweep.py
-// and `tegula audit`), on each half of the shapes. --fit adds a random search over the rates on the
-// first half, and prints the rates. --choices prints a line for each sweep. Files with "h100" in
-// their name are from that GPU.
+// measured configurations of GEMMs (bench/results/sweeps, by bench/matmul_search.py,
+// bench/sweep.py, searches that name configurations by MatmulConfig::str() and `tegula audit`), on
+// each half of the shapes. --fit adds a random search over the rates on the first half, and prints
+// the rates. --choices prints a line for each sweep. Files with "h100" in their name are from that
+// GPU.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include <optional>
 #include <random>
 #include <regex>
+#include <sstream>
 
 #include "autotune/matmul/space.h"
 #include "autotune/matmul/work.h"
@@ -69,6 +71,43 @@ bool read_few_rows(const std::string& name, std::int64_t m, MatmulConfig& c) {
   return true;
 }
 
+/// Parses the texts of MatmulConfig::str().
+bool read_text(const std::string& text, MatmulConfig& c) {
+  std::istringstream words(text);
+  std::string word;
+  words >> word;
+  if (std::sscanf(word.c_str(), "%dx%dx%d", &c.bm, &c.bn, &c.bk) != 3) return false;
+  while (words >> word) {
+    if (word == "cluster_split_k" || word == "split_k") {
+      c.split = word == "split_k" ? SplitK::partials : SplitK::cluster;
+      words >> c.parts;
+    } else if (word == "multicast") {
+      words >> word;
+      c.multicast = Multicast::b;
+    } else if (word == "stages") {
+      words >> c.stages;
+    } else if (word == "swap_ab") {
+      c.swap_ab = true;
+    } else if (word == "pingpong") {
+      c.pingpong = true;
+    } else if (word == "tma_store") {
+      c.tma_store = true;
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Sets the ring of files whose name says it for all configurations ("stages4").
+void read_stages(const std::string& path, const MatmulProblem& p, MatmulConfig& c,
+                 const DeviceProfile& gpu) {
+  constexpr std::string_view kName = "-stages";
+  const auto at = path.find(kName);
+  if (at == path.npos || c.stages != 0 || c.pingpong) return;
+  c.stages = std::min(path[at + kName.size()] - '0', stages_that_fit(p, c, limits_of(gpu).target));
+}
+
 /// Parses a row of `tegula audit`: texts of the problem and of configurations.
 std::optional<Sweep> read_audit(const nlohmann::json& row, const DeviceProfile& gpu) {
   if (row["family"] != "matmul") return std::nullopt;
@@ -111,12 +150,20 @@ std::vector<Sweep> read_sweeps(const std::string& path, const DeviceProfile& gpu
     s.problem = {.m = m, .n = n, .k = k};
     s.problem.a_lines = line_phase(2 * k), s.problem.b_lines = line_phase(2 * n);
     s.problem.repacks_a = 2 * k % 16 != 0, s.problem.repacks_b = 2 * n % 16 != 0;
+    const bool has_texts = row.contains("kind");
+    if (has_texts && row["kind"] == "fp8") {  // A row-major, B column-major
+      s.problem.operands = DType::f8e4m3, s.problem.b_k_major = true;
+      s.problem.a_lines = s.problem.b_lines = line_phase(k);
+      s.problem.repacks_a = s.problem.repacks_b = k % 16 != 0;
+    }
     for (const auto& [name, us] : row["us"].items()) {
       Measured x;
       if (us.is_number()) x.us = us.get<double>();
-      if (x.us <= 0 || !(is_few_rows ? read_few_rows(name, m, x.config)
-                                     : read_name(name, gpu.num_sms, x.config)))
+      if (x.us <= 0 || !(has_texts     ? read_text(name, x.config)
+                         : is_few_rows ? read_few_rows(name, m, x.config)
+                                       : read_name(name, gpu.num_sms, x.config)))
         continue;
+      read_stages(path, s.problem, x.config, gpu);
       s.add(std::move(x));
     }
     if (s.configs.size() >= 3) sweeps.push_back(std::move(s));

@@ -19,8 +19,8 @@ class Scratch {
   /// Returns u32 flags that are 0, for a launch that sets some for the next one, which resets them.
   static Tensor fallback_flags(const Stream& stream);
   static constexpr int kFallbackWords = 64;
-  /// For such launches: while the lock is held, no other thread that takes this lock launches on
-  /// the stream.
+  /// For launches that leave data for later ones in memory of the stream: while the lock is held,
+  /// no other thread that takes this lock launches on the stream.
   static std::unique_lock<std::mutex> lock(const Stream& stream);
   /// Returns u32 counters [count] that are 0, for a launch that leaves them 0.
   static Tensor counters(const Stream& stream, std::size_t count);

@@ -81,14 +81,14 @@ TEST(MatmulSpace, ExplainsRejections) {
             "the ring does not fit shared memory");
   EXPECT_EQ(
       first_reason(p, {.bm = 64, .bn = 64, .split = SplitK::cluster, .parts = 3, .stages = 4}),
-      "2, 4 or 8 CTAs of a cluster cut rows of a power of two");
+      "a cluster has 2, 4 or 8 CTAs, which divide a power of two of rows");
   EXPECT_EQ(first_reason(packed(16, 4096, 4096), {.bm = 16,
                                                   .bn = 192,
                                                   .split = SplitK::cluster,
                                                   .parts = 8,
                                                   .swap_ab = true,
                                                   .stages = 4}),
-            "2, 4 or 8 CTAs of a cluster cut rows of a power of two");
+            "a cluster has 2, 4 or 8 CTAs, which divide a power of two of rows");
   MatmulProblem batched = p;
   batched.batch = 3, batched.is_batched = true;
   EXPECT_EQ(first_reason(batched, {.split = SplitK::partials, .parts = 2, .stages = 4}),

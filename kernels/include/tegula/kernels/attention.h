@@ -201,10 +201,10 @@ struct AttentionInputGradients {
 ///     const Attention attn = attention({.mask = masks::causal()});
 ///     attn(stream, Q, K, V, O, {.lse = lse});
 ///
-/// Copies share compiled kernels. If the mask's block list is derived (see `explain`), only one
-/// thread at a time may call on the same stream, because calls share the stream's memory for the
-/// list. Calls throw CompileError for invalid tensors: T1601 to T1611, T1616, T1617, and T1620,
-/// T1621 for block lists.
+/// Copies share compiled kernels. Several threads may call on the same stream: a call that uses the
+/// stream's memory, such as for a derived block list (see `explain`), holds a lock of the stream
+/// until its launches are queued. Calls throw CompileError for invalid tensors: T1601 to T1611,
+/// T1616, T1617, and T1620, T1621 for block lists.
 ///
 /// Tensors (all bf16 or all f16): Q [batch, heads, seqlen_q, head_dim], K [batch, kv_heads,
 /// seqlen_kv, head_dim], V [batch, kv_heads, seqlen_kv, head_dim_v], O [batch, heads, seqlen_q,

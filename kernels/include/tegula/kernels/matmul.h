@@ -21,8 +21,8 @@ struct MatmulOptions {
 /// C = A B. A [m, k], B [k, n], C [m, n], optionally with a leading batch dimension; any strides
 /// and extents; k = 0 gives zeros. Operands that tensor cores cannot read are repacked first in
 /// each call, unless k is small: those with rows that are not 16-byte aligned and, for 8-bit types
-/// and tf32, those whose k is not contiguous. With repacking or split-K, only one thread at a time
-/// may call on the same stream, because calls share the stream's memory.
+/// and tf32, those whose k is not contiguous. With repacking or split-K, a call holds a lock of the
+/// stream until its launches are queued, because calls share the stream's memory.
 ///
 /// | A and B (alike) | C | accumulator |
 /// |---|---|---|

@@ -6,6 +6,7 @@
 #include <limits>
 #include <thread>
 
+#include "autotune/store/store_text.h"
 #include "autotune/store/winner_table.h"
 #include "tests/unit/autotune/store/store_fixture.h"
 
@@ -127,59 +128,21 @@ TEST_F(StoreTest, AForkedChildHasItsOwnConnection) {
   for (int i = 1; i <= 3; ++i) EXPECT_EQ(store.winner(key_of(i)), stored(i));
 }
 
-/// As text that a user passes on.
-TEST_F(StoreTest, MergesInAnyOrder) {
-  std::string texts[2];
-  for (int i = 0; i < 2; ++i) {
-    StoreOptions o = options();
-    o.folder = folder_ / std::to_string(i);
-    now_ = 100 - i * 50;
-    TuningStore store(std::move(o));
-    store.publish(winner_of(i));
-    Winner both = winner_of(7);
-    both.candidates = 24 + i;
-    both.config = "from " + std::to_string(i);
-    store.publish(both);
-    Timing timing = timing_of(7, 1);
-    timing.verdict = i == 0 ? "wrong" : "ok";
-    timing.samples = 10 + 100 * i;
-    store.record(timing);
-    texts[i] = store.export_text();
-  }
-  std::string merged[2];
-  for (int order = 0; order < 2; ++order) {
-    StoreOptions o = options();
-    o.folder = folder_ / ("merged" + std::to_string(order));
-    TuningStore store(std::move(o));
-    const ImportCounts first = store.import_text(texts[order]);
-    EXPECT_EQ(first.taken, 3);
-    EXPECT_EQ(first.rejected, 0);
-    const ImportCounts second = store.import_text(texts[1 - order]);
-    EXPECT_EQ(second.taken + second.kept, 3);
-    EXPECT_EQ(store.winner(key_of(7))->config, "from 1");             // more candidates
-    EXPECT_EQ(store.timings(key_of(7), "cold")[0].verdict, "wrong");  // never forgotten
-    merged[order] = store.export_text();
-    EXPECT_EQ(store.import_text(merged[order]).taken, 0);
-  }
-  EXPECT_EQ(merged[0], merged[1]);
-}
-
-TEST_F(StoreTest, ImportRejectsInvalidLines) {
+/// As text that is bundled and shipped.
+TEST_F(StoreTest, LinesOfInvalidRowsAreNone) {
   TuningStore store(options());
   store.publish(winner_of(1));
-  const std::string good = store.export_text();
-  const std::string without_end = good.substr(0, good.size() - 3);
+  std::string good = store.export_text();
+  good.pop_back();  // the line break
+  EXPECT_EQ(row_of<Winner>(good), store.winner(key_of(1)));
+  const std::string without_end = good.substr(0, good.size() - 2);
   std::string typed = good, more = good;
   typed.replace(typed.find("24"), 2, "\"x\"");
-  more.insert(more.size() - 2, ",\"extra\":1");
-  for (const std::string& bad : {std::string("x"), std::string("{}"), std::string("[1]"),
-                                 std::string("{\"table\":\"winner\"}"), without_end, typed, more,
-                                 std::string(1 << 20, '[')}) {
-    const ImportCounts counts = store.import_text(bad + "\n\n");
-    EXPECT_EQ(counts.rejected, 1) << bad.substr(0, 200);
-    EXPECT_EQ(counts.taken, 0);
-  }
-  EXPECT_EQ(store.export_text(), good);
+  more.insert(more.size() - 1, ",\"extra\":1");
+  for (const std::string& bad :
+       {std::string(), std::string("x"), std::string("{}"), std::string("[1]"),
+        std::string("{\"table\":\"winner\"}"), without_end, typed, more, std::string(1 << 20, '[')})
+    EXPECT_EQ(row_of<Winner>(bad), std::nullopt) << bad.substr(0, 200);
 }
 
 TEST_F(StoreTest, LookUpsReadTheFileOnce) {
