@@ -10,8 +10,8 @@
 
 #include "codegen/lower/producer_slice.h"
 #include "codegen/lower/store_staging.h"
-#include "codegen/lower/toeplitz.h"
 #include "ir/analysis/facts.h"
+#include "ir/analysis/toeplitz_tiles.h"
 #include "ir/builder.h"
 #include "ir/layout/thread_fn.h"
 #include "ir/pipeline.h"
@@ -189,7 +189,7 @@ class Lowering {
   void lower_op(ir::OpId op);
   void lower_elementwise(ir::OpId op);
   void add_by_parts(ir::OpId op, ir::Value loaded);
-  void lower_toeplitz(ir::OpId op, const WarpToeplitz& here);
+  void lower_toeplitz(ir::OpId op, const ir::WarpToeplitz& here);
   ir::Value lower_ramp(ir::Type type, const ir::Ramp& ramp);
   ir::Value lower_rescaling(ir::OpId op, ir::Value x, ir::Value by);
   /// Returns nothing unless several registers of the division share a divisor.
@@ -224,7 +224,7 @@ class Lowering {
   std::int64_t scratch_offset_ = 0, scratch_end_ = 0;
   ir::SharedUse most_scratch_;  ///< largest scratch memory of one op
   std::optional<StoreStaging> staging_;
-  std::optional<ToeplitzTiles> toeplitz_;
+  std::optional<ir::ToeplitzTiles> toeplitz_;
   std::int64_t toeplitz_offset_ = -1;  ///< none: -1
   bool is_read_by_cluster_ = false;
   bool is_signalled_by_cluster_ = false;  ///< others arrive at this CTA's mbarriers

@@ -208,7 +208,8 @@ std::optional<FindingKind> finding_of(std::string_view kind) {
   using enum FindingKind;
   constexpr std::pair<std::string_view, FindingKind> kKinds[] = {
       {"inside", OutsideRead},   {"elements", LostElements}, {"contraction", ContractionDiffers},
-      {"page entry", PageEntry}, {"page room", PageRoom},    {"request", RequestLengths}};
+      {"page entry", PageEntry}, {"page room", PageRoom},    {"request", RequestLengths},
+      {"work list", WorkList}};
   for (const auto& [name, found] : kKinds)
     if (name == kind) return found;
   return std::nullopt;

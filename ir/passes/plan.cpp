@@ -170,7 +170,7 @@ std::optional<Plan> gemm_plan(const Kernel& k, const KernelSummary& s, bool tma_
                      needed = s.dots->accumulators * s.mma_rows / rows + fragments + 32;
   // If trip counts come from device memory, the producer warp needs its registers for that work.
   const std::int64_t held = has_known_trips && !pingpong ? s.accumulator_init_registers : 0;
-  add_producer_warps(plan, target, needed + fragments + 32, needed + held + 24);
+  add_producer_warps(plan, k, needed + fragments + 32, needed + held + 24);
   // Two resident CTAs overlap without being persistent. The rings of a persistent kernel are never
   // empty and leave no memory for the staging of stores.
   plan.persistent = pingpong || (k.info.cluster == 1 && !k.info.persistent &&

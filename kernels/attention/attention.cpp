@@ -15,6 +15,7 @@
 #include "kernels/attention/heuristics.h"
 #include "kernels/attention/table_reads.h"
 #include "kernels/attention/work_list.h"
+#include "kernels/attention/work_list_check.h"
 #include "tegula/attention_tiles.h"
 #include "tegula/configured_kernel.h"
 #include "tegula/int_math.h"
@@ -323,7 +324,11 @@ struct Attention::Kernels {
   void build(PlanBuilder& plan, const AttentionCall& call) const {
     const float scale = spec().scale.value_or(1.0f / std::sqrt(static_cast<float>(call.Q.size(3))));
     AttentionSlots slots = slots_of(plan, call);
-    if (const auto work = facts->listed_work(call)) slots.work = work_of(plan, *work);
+    if (const auto work = facts->listed_work(call)) {
+      slots.work = work_of(plan, *work);
+      if (call.Q.device().on_host())
+        list_check.add(plan, slots.work, call.lengths.q.size(0) - 1, *work);
+    }
     const SplitKv splits = facts->split_kv(call);
     const AttentionConfig config = facts->config(call, splits.all() > 1);
     BlockListSlots lists;
@@ -402,6 +407,7 @@ struct Attention::Kernels {
   AttentionKernels<f16> of_f16;
   AttentionTables tables;
   WorkLists work_lists;
+  WorkListCheck list_check;
 
   /// Returns the backward pass, which the first call of it makes.
   const AttentionBackward& backward() const {

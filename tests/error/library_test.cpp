@@ -480,6 +480,7 @@ TEST(LibraryError, CachesOfPagedAttention) {
   refused("T1680 strides", [](auto& a) { a.cache.k = a.pages.permute({0, 1, 3, 2}); });
   refused("T1680 undefined", [](auto& a) { a.cache.v = {}; });
   refused("T1681 kv_page_rows", [](auto& a) { a.cache.k = a.cache.v = of({6, 257, 2, 64}); });
+  refused("T1681 no rows", [](auto& a) { a.cache.k = a.cache.v = of({6, 0, 2, 64}); });
   refused("T1682 kv_table", [](auto& a) { a.cache.table = of({1, 3}, DType::i32); });
   refused("T1682 type", [](auto& a) { a.cache.table = of({2, 3}, DType::f32); });
   refused("T1682 no table", [](auto& a) {

@@ -45,19 +45,41 @@ Lengths random_lengths(Dice& dice, int rows) {
   return l;
 }
 
-Batch random_batch(std::uint64_t seed, Device device) {
-  Dice dice(seed);
+/// Extents of a cache and its layout.
+struct Axes {
+  int rows, group, kv_heads, dim;
+  PageOrder order;
+
+  static Axes random(Dice& dice) {
+    Axes a{};
+    a.rows = dice.one_of<int>(kRows), a.group = dice.one_of<int>({1, 1, 3, 4, 5, 7, 8, 8, 16, 71});
+    a.kv_heads = a.group > 8 ? 1 : dice.between(1, 2);
+    a.dim = dice.one_of<int>({64, 64, 80, 128, 192, 256}), a.order = dice.one_of(kOrders);
+    return a;
+  }
+  /// Returns a point of the grid of rows, groups and head dims. Consecutive numbers, as many as the
+  /// grid has points, are all of them, since the sizes of the axes have no common divisors.
+  static Axes of_grid(std::uint64_t number) {
+    static const std::vector<int> kGroups{1, 3, 5, 7, 8, 16, 71}, kDims{64, 80, 128, 192, 256};
+    const int group = kGroups[number % kGroups.size()];
+    return {kRows[number % kRows.size()], group, group > 8 ? 1 : 2, kDims[number % kDims.size()],
+            kOrders[number / kRows.size() % kOrders.size()]};
+  }
+
+  static inline const std::vector<int> kRows{1, 2, 8, 16, 24, 32, 64, 128, 256};
+  static inline const std::vector<PageOrder> kOrders{PageOrder::nhd, PageOrder::hnd,
+                                                     PageOrder::interleaved};
+};
+
+/// Returns a batch with these extents and a mask, a score, lengths and a plan by the dice.
+Batch random_batch(const Axes& axes, Dice& dice, Device device) {
   Batch b;
   Config& c = b.config;
-  const int rows = dice.one_of<int>({1, 2, 8, 16, 24, 32, 64, 128, 256}),
-            group = dice.one_of<int>({1, 1, 3, 4, 5, 7, 8, 8, 16, 71});
   Extents& e = c.extents;
-  e.kv_heads = group > 8 ? 1 : dice.between(1, 2), e.heads = e.kv_heads * group;
-  e.dim = dice.one_of<int>({64, 64, 80, 128, 192, 256});
-  b.cache.order = dice.one_of<PageOrder>({PageOrder::nhd, PageOrder::hnd, PageOrder::interleaved});
-  e.head_dim_v = b.cache.order != PageOrder::interleaved && dice.one_in(4) ? 64 : e.dim;
-  b.cache = {rows, e.heads, e.kv_heads, e.dim, e.head_dim_v, b.cache.order};
-  b.lengths = random_lengths(dice, rows);
+  e.kv_heads = axes.kv_heads, e.heads = e.kv_heads * axes.group, e.dim = axes.dim;
+  e.head_dim_v = axes.order != PageOrder::interleaved && dice.one_in(4) ? 64 : e.dim;
+  b.cache = {axes.rows, e.heads, e.kv_heads, e.dim, e.head_dim_v, axes.order};
+  b.lengths = random_lengths(dice, axes.rows);
   e.batch = std::ssize(b.lengths.q);
   c.dtype = dice.one_in(2) ? DType::bf16 : DType::f16;
   choose_mask(c, dice, device);
@@ -141,20 +163,33 @@ class RandomPagedAttention : public testing::TestWithParam<Device> {};
 INSTANTIATE_TEST_SUITE_P(Devices, RandomPagedAttention,
                          testing::Values(Device::cpu(), Device::sim()), device_name);
 
-TEST_P(RandomPagedAttention, EqualsAttentionInDoubles) {
+/// Runs the batches of consecutive seeds.
+template <class AxesOf>
+void run_batches(std::uint64_t default_count, Device device, const AxesOf& axes_of) {
   const std::uint64_t first = number_from_env("TEGULA_FUZZ_SEED", 48),
-                      count = number_from_env("TEGULA_FUZZ_PROGRAMS", 40);
+                      count = number_from_env("TEGULA_FUZZ_PROGRAMS", default_count);
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
-    const Batch b = random_batch(seed, GetParam());
+    Dice dice(seed);
+    const Axes axes = axes_of(seed, dice);
+    const Batch b = random_batch(axes, dice, device);
     SCOPED_TRACE("TEGULA_FUZZ_SEED=" + std::to_string(seed) +
                  " TEGULA_FUZZ_PROGRAMS=1: " + b.str());
     try {
-      run_batch(b, seed, GetParam());
+      run_batch(b, seed, device);
     } catch (const Error& e) {
       ADD_FAILURE() << e.what();
     }
-    if (HasFatalFailure()) return;
+    if (testing::Test::HasFatalFailure()) return;
   }
+}
+
+TEST_P(RandomPagedAttention, EqualsAttentionInDoubles) {
+  run_batches(40, GetParam(), [](std::uint64_t, Dice& dice) { return Axes::random(dice); });
+}
+
+/// The whole grid has 315 points: 9 numbers of rows, 7 groups, 5 head dims.
+TEST_P(RandomPagedAttention, GridEqualsAttentionInDoubles) {
+  run_batches(2, GetParam(), [](std::uint64_t seed, Dice&) { return Axes::of_grid(seed); });
 }
 
 }  // namespace

@@ -10,12 +10,14 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "runtime/doctor.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/fused_matmul.h"
+#include "tegula/kernels/kv_cache.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/matmul.h"
 #include "tegula/tegula.h"
@@ -102,9 +104,42 @@ std::vector<NamedCall> attention_calls() {
   };
 }
 
+/// A step of requests: the list of its work, its keys and values stored, and attention by the list
+/// or without it. TMA loads the pages, or threads copy their rows.
+std::vector<NamedCall> paged_calls() {
+  const Attention attention({.mask = masks::causal()});
+  const Tensor Q = tensor({256, 32, 128}), O = tensor({256, 32, 128}), K = tensor({256, 8, 128}),
+               V = tensor({256, 8, 128});
+  const auto of = [&](std::int64_t rows, std::int64_t queries) {
+    const KvCache cache{tensor({4096, rows, 8, 128}), tensor({4096, rows, 8, 128}),
+                        tensor({64, 512}, DType::i32)};
+    const KvBatch batch{tensor({65}, DType::i32), tensor({64}, DType::i32), queries,
+                        tensor({schedule_words(64, kGpu)}, DType::i32)};
+    return std::pair{cache, batch};
+  };
+  std::vector<NamedCall> all;
+  for (const auto& [name, rows, queries] : {std::tuple{"decoding from pages", 16, 1},
+                                            {"several queries, copied rows", 4, 4},
+                                            {"mixed requests", 64, 200}}) {
+    const auto [cache, batch] = of(rows, queries);
+    all.push_back({name, true, [=, cache = cache, batch = batch](const Stream& s) {
+                     attention.paged(s, Q, cache, O, batch);
+                   }});
+  }
+  const auto [cache, batch] = of(16, 1);
+  all.push_back({"a work list", false, [=, cache = cache, batch = batch](const Stream& s) {
+                   attention.schedule(s, Q, cache, batch, batch.schedule);
+                 }});
+  all.push_back({"append", false, [=, cache = cache, batch = batch](const Stream& s) {
+                   append(s, K, V, cache, batch);
+                 }});
+  return all;
+}
+
 std::vector<NamedCall> all_calls() {
   std::vector<NamedCall> all = calls();
   for (NamedCall& c : attention_calls()) all.push_back(std::move(c));
+  for (NamedCall& c : paged_calls()) all.push_back(std::move(c));
   return all;
 }
 

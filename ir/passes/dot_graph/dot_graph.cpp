@@ -7,6 +7,7 @@
 
 #include "ir/access.h"
 #include "ir/analysis/tma_access.h"
+#include "ir/analysis/toeplitz_tiles.h"
 #include "ir/layout/shared_layout.h"
 #include "ir/matrix_type.h"
 #include "ir/passes/dot_graph/live_registers.h"
@@ -366,6 +367,25 @@ void add_bytes(const Kernel& k, const DotGraph& graph, DotNeeds& needs) {
   needs.second_slot_bytes += largest;
 }
 
+/// Returns the bytes that the lowering reserves after the rings: staging buffers of TMA stores and
+/// the memory of Toeplitz tiles. If there are any, the exchange of a tile that threads convert
+/// before its store cannot use the rings' memory and follows, too.
+std::int64_t bytes_after_rings(const Kernel& k, int num_warps) {
+  std::int64_t staged = 0, exchanged = 0;
+  walk(k, k.body(), [&](OpId op) {
+    if (k[op].opcode != Opcode::StoreView) return;
+    const Value tile = k[op].operands[1];
+    const OpId made_by = k[tile].def;
+    if (k[op].attrs.i(AttrName::tma) == 1)
+      staged = std::max(staged, bytes_of(k.type(tile)));
+    else if (made_by && k[made_by].opcode == Opcode::ConvertLayout)
+      exchanged = std::max(exchanged, bytes_of(k.type(tile)));
+  });
+  const std::int64_t reserved =
+      staged + num_warps * ToeplitzTiles(k, /*has_memory=*/true).bytes_per_warp();
+  return reserved > 0 ? reserved + exchanged : 0;
+}
+
 }  // namespace
 
 bool contains_mma(const Kernel& k, OpId op) {
@@ -433,14 +453,18 @@ void DotGraph::add_needs(const Kernel& k, DotNeeds& all) const {
 }
 
 std::int64_t DotGraph::shared_bytes(const Kernel& k, int stages) const {
+<<<<<<< HEAD
   std::int64_t staged = 0;
   walk(k, k.body(), [&](OpId op) {
     if (k[op].opcode == Opcode::StoreView && k[op].attrs.i(AttrName::tma) == 1)
       staged = std::max(staged, bytes_of(k.type(stored_value(k[op]))));
   });
+=======
+>>>>>>> h/s48
   DotNeeds n;
   add_needs(k, n);
-  return stages * n.stage_bytes() + n.fixed_bytes + n.second_slot_bytes + staged;
+  return stages * n.stage_bytes() + n.fixed_bytes + n.second_slot_bytes +
+         bytes_after_rings(k, num_warps);
 }
 
 int DotGraph::first_shared_slots(const Kernel& k, int stages) const {

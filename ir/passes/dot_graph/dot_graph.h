@@ -117,8 +117,8 @@ struct DotGraph {
   int gather_slots(const Kernel& k, const Plan& plan) const;
 
  private:
-  /// Returns the bytes of shared memory of the loop with `stages` stages, including the staging of
-  /// stores.
+  /// Returns the bytes of shared memory of the loop with `stages` stages, including those that are
+  /// reserved for stores and for Toeplitz tiles.
   std::int64_t shared_bytes(const Kernel& k, int stages) const;
 };
 

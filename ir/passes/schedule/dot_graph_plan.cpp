@@ -49,7 +49,7 @@ std::optional<Plan> plan_for(const Kernel& k, int num_warps) {
   plan.stages = stages_beside(beside);
   const std::int64_t needed = needs->live_registers + kNonAccumulatorRegisters;
   if (needs->has_channels)
-    add_producer_warps(plan, target, needed + 32, needed);
+    add_producer_warps(plan, k, needed + 32, needed);
   else
     pair_ctas(plan, target, *needs, beside, needed + 24);
   if (plan.stages < kMinStages || needed > plan.registers_per_consumer(target)) return std::nullopt;

@@ -1,5 +1,8 @@
 // Decoding from pages by work lists: programs process parts of a request's keys, which are
 // combined in a fixed order, against attention in f64.
+#include <functional>
+#include <thread>
+
 #include "tegula/kernels/masks.h"
 #include "tests/differential/attention/paged_tensors.h"
 
@@ -147,6 +150,31 @@ TEST_P(PagedSchedule, SameBitsInEveryRun) {
   }
 }
 
+/// Two threads attend by one list with one object; their partial results are apart.
+TEST_P(PagedSchedule, TwoStreamsShareOneList) {
+  const Attention attention({.mask = masks::causal()});
+  PagedRequests p = requests({1500, 3, 640}, GetParam());
+  p.batch.schedule = list_for(p);
+  attention.schedule(Stream(GetParam()), p.Q, p.cache, p.batch, p.batch.schedule);
+  const std::vector<Tensor> outputs{p.O.clone(), p.O.clone()};
+  const auto run = [&](const Tensor& O) {
+    const Stream stream = Stream::create(GetParam());
+    for (int i = 0; i < 2; ++i) attention.paged(stream, p.Q, p.cache, O, p.batch);
+    stream.synchronize();
+  };
+  std::thread other(run, outputs[1]);
+  run(outputs[0]);
+  other.join();
+  p.run(attention);
+  p.expect(host_causal());
+  const auto want = p.O.to_doubles();
+  for (const Tensor& O : outputs) {
+    const auto got = O.to_doubles();
+    for (std::size_t e = 0; e < want.size(); ++e)
+      ASSERT_TRUE(got[e] == want[e] || (std::isnan(got[e]) && std::isnan(want[e]))) << e;
+  }
+}
+
 /// A list fits other lengths than those that it was written for.
 TEST_P(PagedSchedule, ListsOfOtherLengths) {
   const Attention attention({.mask = masks::causal()});
@@ -209,6 +237,96 @@ TEST_P(PagedSchedule, RejectsOtherTensors) {
     EXPECT_EQ(code_of([&] { p.run(attention); }), "T1662");
     EXPECT_EQ(code_of(write), "T1662");
   }
+}
+
+/// A list as numbers; the entries of requests 0 and 2 of three, which are divided.
+struct ListWords {
+  std::vector<i32> words;
+  std::size_t first[2]{};  ///< words before the first entries of these requests
+
+  explicit ListWords(const Tensor& list) {
+    for (const double w : list.to_doubles()) words.push_back(static_cast<i32>(w));
+    for (const std::size_t r : {0, 1})
+      while (words[first[r]] != static_cast<i32>(2 * r) || words[first[r] + 2] < 2) first[r] += 4;
+  }
+  i32& word(std::size_t request, std::size_t entry, std::size_t number) {
+    return words[first[request / 2] + 4 * entry + number];
+  }
+  Tensor on(Device device) const { return Tensor::from(words, device); }
+};
+
+/// `cpu` and `sim` report lists that `schedule` did not write, or wrote for other calls; they do
+/// not report lists that have all parts, for whatever lengths.
+TEST_P(PagedSchedule, ReportsListsOfOtherCalls) {
+  if (GetParam().kind == DeviceKind::cuda) GTEST_SKIP() << "lists are not checked";
+  const Stream stream(GetParam());
+  const Attention attention({.mask = masks::causal()});
+  PagedRequests p = requests({1500, 3, 1640}, GetParam());
+  const auto list_of = [&](const PagedRequests& of) {
+    const Tensor list = list_for(of);
+    attention.schedule(stream, of.Q, of.cache, of.batch, list);
+    return list;
+  };
+  const auto found = [&](const Tensor& list) {
+    p.batch.schedule = list;
+    return finding_of([&] { attention.paged(stream, p.Q, p.cache, p.O, p.batch); });
+  };
+  const std::string finding = at_line("T1687", __LINE__ - 2);
+  const Tensor own = list_of(p);
+  const auto with = [&](const std::function<void(ListWords&)>& change) {
+    ListWords list(own);
+    change(list);
+    return found(list.on(GetParam()));
+  };
+
+  EXPECT_EQ(found(own), "");
+  EXPECT_EQ(found(list_of(requests({7, 1999, 0}, GetParam()))), "") << "other lengths";
+  EXPECT_EQ(with([](auto& l) { l.words.back() = l.words[l.words.size() - 4] = -9; }), "")
+      << "words after the entries";
+  EXPECT_EQ(with([](auto& l) {
+              const std::size_t last = std::max(l.first[0], l.first[1]);
+              const auto at = l.words.begin() + static_cast<std::ptrdiff_t>(last);
+              std::rotate(l.words.begin(), at, at + 4 * at[2]);
+            }),
+            "")
+      << "another order of requests";
+
+  const Tensor words = list_for(p);
+  EXPECT_EQ(found(words), finding) << "-1";
+  words.fill(0);
+  EXPECT_EQ(found(words), finding) << "0";
+  for (const std::vector<i32>& kv : {std::vector<i32>{1500, 3}, {1500, 3, 640, 700}}) {
+    const Tensor of_others = list_of(requests(kv, GetParam())).slice(0, 0, own.size(0) - 4);
+    words.slice(0, 0, own.size(0) - 4).copy_from(of_others);
+    EXPECT_EQ(found(words), finding) << kv.size() << " requests";
+  }
+  const PagedRequests many = requests({1500, 3, 1640}, GetParam(), {.heads = 64, .kv_heads = 64});
+  EXPECT_EQ(finding_of([&] {
+              KvBatch batch = many.batch;
+              batch.schedule = own;
+              attention.paged(stream, many.Q, many.cache, many.O, batch);
+            }),
+            at_line("T1687", __LINE__ - 2))
+      << "fewer programs for each head";
+
+  EXPECT_EQ(with([](auto& l) { l.word(0, 1, 0) = 1; }), finding) << "a part of another request";
+  EXPECT_EQ(with([](auto& l) { l.word(0, 1, 0) = 3; }), finding) << "no request";
+  EXPECT_EQ(with([](auto& l) { l.word(0, 1, 1) = 0; }), finding) << "a part twice";
+  EXPECT_EQ(with([](auto& l) { l.word(2, 1, 1) = 1, l.word(2, 1, 2) = 1; }), finding)
+      << "a part is missing";
+  EXPECT_EQ(with([](auto& l) { l.word(2, 0, 2) -= 1; }), finding) << "another number of parts";
+  EXPECT_EQ(with([](auto& l) { l.word(0, 0, 3) += 1; }), finding) << "another slot";
+  EXPECT_EQ(with([](auto& l) {
+              for (i32 n = l.word(2, 0, 2), i = 0; i < n; ++i)
+                l.word(2, i, 3) = l.word(0, 0, 3) + 1;
+            }),
+            finding)
+      << "slots of another request";
+  EXPECT_EQ(with([](auto& l) {
+              for (i32 n = l.word(2, 0, 2), i = 0; i < n; ++i) l.word(2, i, 3) = 1 << 20;
+            }),
+            finding)
+      << "slots after the last one";
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "tegula/kernels/masks.h"
+#include "tegula/kernels/scores.h"
 #include "tests/differential/attention/paged_tensors.h"
 #include "tests/differential/reserved_memory.h"
 
@@ -209,6 +210,24 @@ TEST_P(Paged, MissingPagesAreZero) {
   EXPECT_EQ(row, 0);
 }
 
+/// Tiles that leave little shared memory: a table of distances has memory of its own, so that the
+/// exchange of the results before their stores cannot use that of the keys.
+TEST_P(Paged, LargeTilesWithTablesOfDistances) {
+  const Tensor table = Tensor::normal({8, 2}, DType::f32, 0, 1, 78, GetParam());
+  const Attention attention({.mask = masks::causal(), .score = scores::t5_bias(table, 5, false)},
+                            {.tiles = AttentionTileShape{128, 112}});
+  const PagedRequests p({.rows = 1, .heads = 2, .kv_heads = 2, .dim = 128, .head_dim_v = 128},
+                        {{70, 3}, {120, 130}}, GetParam());
+  p.run(attention);
+  HostAttention host = host_causal();
+  host.score = [t = table.to_doubles()](double s, int, int h, int q, int kv) {
+    // The buckets from 4 on, of eight, are one apart up to a distance of 5.
+    const int distance = q - kv, bucket = distance < 4 ? distance : distance == 4 ? 4 : 7;
+    return s + t[static_cast<std::size_t>(bucket * 2 + h)];
+  };
+  p.expect(host);
+}
+
 /// Masks hide the same keys of caches of more than 2^31 elements. Hidden blocks, whose values are
 /// NaN, are not visited.
 TEST_P(Paged, SkipsHiddenKeysOfLargeCaches) {
@@ -233,6 +252,38 @@ TEST_P(Paged, SkipsHiddenKeysOfLargeCaches) {
     attention.paged(Stream(GetParam()), p.Q, large, p.O, p.batch, {p.Lse, p.Max, {}});
     const std::vector<double> got = p.O.to_doubles();
     for (std::size_t i = 0; i < 4 * 64; ++i) ASSERT_EQ(got[i], want[i]) << i;
+  }
+}
+
+/// Rows of pages that begin more than 2^32 bytes after the cache: threads copy pages of 24 rows,
+/// TMA loads those of 32. The first pages are never read.
+TEST_P(Paged, AppendsToLargeCachesAndReadsThem) {
+  constexpr std::int64_t kApart = (std::int64_t{1} << 31) + 512;  // elements of a page to the next
+  if (GetParam().kind == DeviceKind::cuda) GTEST_SKIP() << "the memory is the host's";
+  for (const i32 rows : {24, 32}) {
+    SCOPED_TRACE(rows);
+    const ReservedMemory memory(std::size_t{3 * kApart} * 2);
+    if (!memory.is_there()) GTEST_SKIP() << "no address space for 12 GiB";
+    const PagedRequests p({.rows = rows, .kv_heads = 1, .shares_pages = false}, {{2}, {rows + 5}},
+                          GetParam());
+    const auto large = [&](std::int64_t first) {
+      auto* const at = static_cast<std::uint16_t*>(memory.data()) + first;
+      return Tensor::borrow(at, {3, rows, 1, 64}, DType::bf16, GetParam(), {kApart, 64, 64, 1});
+    };
+    const KvCache cache{large(0), large(64 * 64),
+                        Tensor::from(std::vector<i32>{1, 2}, {1, 2}, GetParam())};
+    const Tensor K = Tensor::normal({2, 1, 64}, DType::bf16, 0, 1, 11, GetParam()),
+                 V = Tensor::normal({2, 1, 64}, DType::bf16, 0, 1, 12, GetParam());
+    for (const auto& [of, to] : {std::pair{p.cache.k, cache.k}, {p.cache.v, cache.v}}) {
+      for (const std::int64_t page : {1, 2})
+        to.select(0, page).copy_from(of.select(0, p.table[static_cast<std::size_t>(page - 1)]));
+    }
+    append(Stream(GetParam()), K, V, cache, p.batch);
+    append(Stream(GetParam()), K, V, p.cache, p.batch);
+    const Attention attention({.mask = masks::causal()});
+    attention.paged(Stream(GetParam()), p.Q, cache, p.O, p.batch, {p.Lse, p.Max, {}});
+    p.expect(host_causal());
+    if (HasFatalFailure()) return;
   }
 }
 
@@ -280,6 +331,7 @@ TEST_P(Paged, ReportsWrongTablesAndLengths) {
   };
   EXPECT_EQ(call(p.batch), "");
   EXPECT_EQ(call(lengths({40, 2})), at_line("T1691", line));
+  EXPECT_EQ(call(lengths({40, -1})), at_line("T1691", line));
   EXPECT_EQ(call(lengths({49, 20})), at_line("T1690", line));
   EXPECT_EQ(call({Tensor::from(std::vector<i32>{1, 0, 3}, GetParam()), p.batch.kv_lengths, 3}),
             at_line("T1691", line));

@@ -27,8 +27,7 @@ inline std::string exchange(int distance) {
 )");
 }
 
-/// Fills 8192 bytes (64 threads, 128 bytes each) and stores them with TMA; then fills the bytes
-/// again.
+/// Fills 8192 bytes (64 threads, 128 bytes each) and stores them with TMA; then fills them again.
 inline const std::string kTmaStore = kernel(64, R"(
   %c128 = const [value = 128] : i32
   %row = mul %t, %c128
@@ -429,6 +428,7 @@ inline std::vector<Case> global_cases() {
       checked(Detector::OutsideRead, "element read outside its view", "inside"),
       checked(Detector::LostElements, "accumulator that loses an element", "elements"),
       checked(Detector::ContractionDiffers, "operands of different lengths", "contraction"),
+      checked(Detector::WorkList, "list that misses a request", "work list"),
       checked(Detector::PageEntry, "entry that names no page", "page entry"),
       checked(Detector::PageRoom, "more rows than entries", "page room"),
       checked(Detector::RequestLengths, "more queries than keys", "request"),

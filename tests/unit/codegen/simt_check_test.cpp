@@ -35,8 +35,8 @@ constexpr std::array kUnseen{Detector::LaneRace,       Detector::MbarrierWait,
                              Detector::Assume,         Detector::Trapped,
                              Detector::DivisionByZero, Detector::ScatterRepeats,
                              Detector::LostElements,   Detector::ContractionDiffers,
-                             Detector::PageEntry,      Detector::PageRoom,
-                             Detector::RequestLengths};
+                             Detector::WorkList,       Detector::PageEntry,
+                             Detector::PageRoom,       Detector::RequestLengths};
 /// Single cases of detectors that the check has otherwise.
 constexpr std::array<std::string_view, 10> kUnseenCases{
     "lock never given back",
