@@ -9,6 +9,7 @@ namespace {
 /// two may be one kernel, whose lists may be reallocated while ops are created.
 OpId copy_op(const Kernel& from, OpId op, Kernel& to, ValueMap& map) {
   std::vector<Value> operands;
+  operands.reserve(from[op].operands.size());
   for (Value v : from[op].operands) operands.push_back(mapped(map, v));
   std::vector<Type> types;
   for (Value v : from[op].results) types.push_back(from.type(v));
@@ -50,6 +51,7 @@ Kernel clone(const Kernel& k) {
   Kernel to(k.info.name, k.info.form);
   to.info = k.info;
   ValueMap map;
+  map.reserve(k.value_count());
   for (const Param& p : k.params()) map[p.value] = to.add_param(p.name, k.type(p.value), p.attrs);
   for (const auto& [region, copy] :
        {std::pair(k.launch(), to.launch()), std::pair(k.body(), to.body())})

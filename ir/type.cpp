@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cctype>
 #include <charconv>
 #include <memory>
 #include <mutex>
@@ -105,26 +106,24 @@ namespace {
 
 /// Hash of what most types differ in. Layouts are interned: their addresses identify them.
 struct TypeHash {
-  std::size_t operator()(const std::unique_ptr<const TypeData>& d) const {
-    std::size_t h = std::hash<const void*>{}(d->layout) ^ std::hash<const void*>{}(d->shared);
+  std::size_t operator()(const TypeData& d) const {
+    std::size_t h = std::hash<const void*>{}(d.layout) ^ std::hash<const void*>{}(d.shared);
     const auto mix = [&](std::int64_t v) {
       h = (h ^ static_cast<std::size_t>(v)) * 0x9e3779b97f4a7c15u;
       h ^= h >> 29;
     };
-    mix(static_cast<std::int64_t>(d->kind) * 1024 + static_cast<std::int64_t>(d->elem.dtype) * 2 +
-        (d->elem.pointer ? 1 : 0));
-    for (std::int64_t extent : d->shape) mix(extent);
-    for (std::int64_t stride : d->facts.strides) mix(stride);
+    mix(static_cast<std::int64_t>(d.kind) * 1024 + static_cast<std::int64_t>(d.elem.dtype) * 2 +
+        (d.elem.pointer ? 1 : 0));
+    for (std::int64_t extent : d.shape) mix(extent);
+    for (std::int64_t stride : d.facts.strides) mix(stride);
     return h;
   }
 };
 
 struct TypeEqual {
-  bool operator()(const std::unique_ptr<const TypeData>& a,
-                  const std::unique_ptr<const TypeData>& b) const {
-    return a->kind == b->kind && a->elem == b->elem && a->shape == b->shape &&
-           a->layout == b->layout && a->shared == b->shared && a->facts == b->facts &&
-           a->inner == b->inner;
+  bool operator()(const TypeData& a, const TypeData& b) const {
+    return a.kind == b.kind && a.elem == b.elem && a.shape == b.shape && a.layout == b.layout &&
+           a.shared == b.shared && a.facts == b.facts && a.inner == b.inner;
   }
 };
 
@@ -132,13 +131,14 @@ struct TypeEqual {
 
 Type intern_type(TypeData d) {
   static std::mutex mutex;
-  static std::unordered_set<std::unique_ptr<const TypeData>, TypeHash, TypeEqual> pool;
-  auto made = std::make_unique<TypeData>(std::move(d));
-  TypeData* data = made.get();
+  static std::unordered_set<TypeData, TypeHash, TypeEqual> pool;
   const std::scoped_lock lock(mutex);
-  const auto [at, is_new] = pool.insert(std::move(made));
-  if (is_new) data->text = type_text(*data);
-  return Type(at->get());
+  auto at = pool.find(d);
+  if (at == pool.end()) {
+    d.text = type_text(d);
+    at = pool.insert(std::move(d)).first;
+  }
+  return Type(&*at);
 }
 
 const LinearLayout* intern_layout(const LinearLayout& layout) { return intern_by_text(layout); }
@@ -218,14 +218,20 @@ Type Type::inner() const { return data_->inner; }
 
 Type Type::with_elem(Elem e) const {
   if (is_scalar()) return of(e);
-  TypeData d = *data_;
-  d.elem = e;
-  return intern_type(std::move(d));
+  if (e == elem()) return *this;
+  return intern_type(
+      {data_->kind, e, data_->shape, data_->layout, data_->shared, data_->facts, data_->inner, {}});
 }
 Type Type::with_layout(const LinearLayout* layout) const {
-  TypeData d = *data_;
-  d.layout = layout;
-  return intern_type(std::move(d));
+  if (layout == data_->layout) return *this;
+  return intern_type({data_->kind,
+                      data_->elem,
+                      data_->shape,
+                      layout,
+                      data_->shared,
+                      data_->facts,
+                      data_->inner,
+                      {}});
 }
 std::string Type::str() const { return data_ ? data_->text : "none"; }
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <unordered_map>
-#include <unordered_set>
+#include <vector>
 
 #include "ir/access.h"
 #include "ir/layout/dims.h"
@@ -41,10 +41,10 @@ bool same_without_layout(Type a, Type b) {
 
 class Verifier {
  public:
-  explicit Verifier(const Kernel& k) : k_(k) {}
+  explicit Verifier(const Kernel& k) : k_(k), visible_(k.value_count(), false) {}
 
   std::vector<Diagnostic> run() {
-    for (const Param& p : k_.params()) visible_.insert(p.value);
+    for (const Param& p : k_.params()) visible_[p.value.index] = true;
     cluster();
     if (k_[k_.launch()].first) region(k_.launch(), kNoOp);
     region(k_.body(), kNoOp);
@@ -66,16 +66,14 @@ class Verifier {
   }
 
   void region(RegionId r, OpId owner) {
-    std::vector<Value> defined(k_[r].args.begin(), k_[r].args.end());
-    visible_.insert(defined.begin(), defined.end());
+    for (Value v : k_[r].args) visible_[v.index] = true;
     for (OpId op : k_.ops(r)) {
       check(op, r, owner);
-      for (Value v : k_[op].results) {
-        visible_.insert(v);
-        defined.push_back(v);
-      }
+      for (Value v : k_[op].results) visible_[v.index] = true;
     }
-    for (Value v : defined) visible_.erase(v);
+    for (Value v : k_[r].args) visible_[v.index] = false;
+    for (OpId op : k_.ops(r))
+      for (Value v : k_[op].results) visible_[v.index] = false;
   }
 
   void check(OpId op, RegionId r, OpId owner) {
@@ -93,7 +91,8 @@ class Verifier {
     if (!row.allowed_in(k_.info.form))
       report(op, fmt::format("is not legal in {} form", name(k_.info.form)));
     for (Value v : d.operands)
-      if (!visible_.contains(v)) report(op, "uses a value that is not visible here");
+      if (v.index >= visible_.size() || !visible_[v.index])
+        report(op, "uses a value that is not visible here");
     types(op, row);
     if (d.opcode == Opcode::ClusterReduceScatter) cluster_reduce_scatter(op, owner);
     if (d.opcode == Opcode::ClusterGather) cluster_gather(op, owner);
@@ -111,14 +110,14 @@ class Verifier {
 
   void types(OpId op, const OpInfo& row) {
     const OpData& d = k_[op];
-    std::vector<Type> operand_types;
-    for (Value v : d.operands) operand_types.push_back(k_.type(v));
+    operand_types_.clear();
+    for (Value v : d.operands) operand_types_.push_back(k_.type(v));
     for (Value v : d.results)
       if (!legal_in(k_.type(v), k_.info.form))
         report(op, fmt::format("result type {} is not legal in {} form", k_.type(v).str(),
                                name(k_.info.form)));
     if (!row.infer) return;
-    const Inferred inferred = row.infer({operand_types, d.attrs});
+    const Inferred inferred = row.infer({operand_types_, d.attrs});
     if (!inferred.error.empty()) return report(op, inferred.error);
     if (inferred.types.size() != d.results.size())
       return report(op, fmt::format("has {} results, but its operands imply {}", d.results.size(),
@@ -285,7 +284,8 @@ class Verifier {
   }
 
   const Kernel& k_;
-  std::unordered_set<Value> visible_;
+  std::vector<bool> visible_;  ///< by index of the value
+  std::vector<Type> operand_types_;
   std::vector<Diagnostic> found_;
 };
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <stdexcept>
 
 #include "autotune/calibration/calibrate.h"
 #include "autotune/field.h"

@@ -3,6 +3,7 @@
 
 #include <fstream>
 #include <memory>
+#include <stdexcept>
 
 #include "tools/commands.h"
 #include "tools/markup.h"

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <initializer_list>
 
 #include "codegen/cuda/emitter.h"
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 
 #include "codegen/ptx/instructions.h"
 #include "support/errors.h"

@@ -2,6 +2,7 @@
 #include "codegen/ptx/asm.h"
 
 #include <cctype>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>

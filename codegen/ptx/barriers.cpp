@@ -1,6 +1,8 @@
 // Lanes, named barriers, mbarriers, fences, and small TMA instructions.
 #include <fmt/format.h>
 
+#include <initializer_list>
+
 #include "codegen/ptx/instructions.h"
 #include "support/errors.h"
 

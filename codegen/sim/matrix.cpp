@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "codegen/sim/warp.h"
+#include "ir/eval/number.h"
 #include "tegula/error.h"
 
 namespace tegula::sim {
@@ -145,11 +146,12 @@ void accumulate_rows(Operand& a, Operand& b, bool keep, Cell* acc, std::uint32_t
   std::vector<double> sum(static_cast<std::size_t>(b.rows));
   for (int row = 0; row < 16; ++row) {
     std::fill(sum.begin(), sum.end(), 0.0);
-    for (int k = 0; k < a.depth; ++k) {
-      const double factor = a.at(row, k);
-      const double* column =
-          b.value.data() + static_cast<std::size_t>(k) * static_cast<std::size_t>(b.rows);
-      for (std::size_t n = 0; n < sum.size(); ++n) sum[n] += factor * column[n];
+    for (int k = 0; k < a.depth; k += 4) {  // every depth is a multiple of 4
+      const double f0 = a.at(row, k), f1 = a.at(row, k + 1), f2 = a.at(row, k + 2),
+                   f3 = a.at(row, k + 3);
+      const double *b0 = &b.at(0, k), *b1 = b0 + b.rows, *b2 = b1 + b.rows, *b3 = b2 + b.rows;
+      for (std::size_t n = 0; n < sum.size(); ++n)
+        sum[n] = sum[n] + f0 * b0[n] + f1 * b1[n] + f2 * b2[n] + f3 * b3[n];  // in order of k
     }
     for (int n = 0; n < b.rows; ++n) {
       const int reg = 4 * (n / 8) + 2 * (row / 8) + (n & 1), lane = 4 * (row % 8) + n % 8 / 2;
@@ -176,7 +178,11 @@ void read_b_fragment(const Cell* regs, const std::uint32_t* poison, int count,
 
 void multiply_accumulate(Operand& a, Operand& b, DType acc_type, bool keep, Cell* acc,
                          std::uint32_t* poison) {
-  if (is_float(acc_type)) {
+  if (acc_type == DType::f32) {
+    accumulate_rows(a, b, keep, acc, poison, [](Cell& c, double sum, bool kept) {
+      c.f = ir::rounded<f32>(kept ? c.f + sum : sum);
+    });
+  } else if (is_float(acc_type)) {
     accumulate_rows(a, b, keep, acc, poison, [&](Cell& c, double sum, bool kept) {
       c = ir::canonical(Cell{.f = kept ? c.f + sum : sum}, acc_type);
     });

@@ -52,7 +52,6 @@ void Shadow::compare(const AccessRecord& earlier, bool earlier_writes, const Acc
   const auto conflict = [&](ConflictKind kind) {
     on_conflict_({kind, earlier, earlier_writes, later, later_writes, offset});
   };
-  const AgentKind kind = agents_.kind(earlier.agent);
   if (agents_.of_one_warp(earlier.agent, later.agent)) {
     const bool same_lane = earlier.lane == later.lane && later.lane != kManyLanes;
     if (!same_lane && earlier.warp_sync == later.warp_sync) conflict(ConflictKind::Lanes);
@@ -60,10 +59,11 @@ void Shadow::compare(const AccessRecord& earlier, bool earlier_writes, const Acc
   }
   if (!access.known->generic.covers(earlier.agent, earlier.tick))
     return conflict(ConflictKind::Unordered);
-  const bool generic_write =
-      earlier_writes && (kind == AgentKind::Generic || kind == AgentKind::CpAsync);
-  if (access.async_proxy && generic_write &&
-      !access.known->async_proxy.covers(earlier.agent, earlier.tick))
+  if (!access.async_proxy || !earlier_writes ||
+      access.known->async_proxy.covers(earlier.agent, earlier.tick))
+    return;
+  const AgentKind kind = agents_.kind(earlier.agent);
+  if (kind == AgentKind::Generic || kind == AgentKind::CpAsync)
     conflict(ConflictKind::NoProxyFence);
 }
 

@@ -3,6 +3,7 @@
 // access with them. Two accesses of which one writes must be ordered by barriers. An access by TMA
 // or wgmma after a generic write also needs a proxy fence in between.
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <vector>
 
@@ -41,8 +42,10 @@ struct Agents {
   Agent of_many(Agent a) const { return static_cast<Agent>(rank(a) * stride + number(a)); }
   /// Returns true if both agents are lanes of one warp.
   bool of_one_warp(Agent a, Agent b) const {
-    return kind(a) == AgentKind::Generic && kind(b) == AgentKind::Generic && rank(a) == rank(b) &&
-           number(a) == number(b);
+    if (a == b) return kind(a) == AgentKind::Generic;
+    // The numbers of a warp's two agents differ by the number of warps.
+    return std::abs(a - b) == warps && rank(a) == rank(b) && kind(a) == AgentKind::Generic &&
+           kind(b) == AgentKind::Generic;
   }
   int rank(Agent a) const { return a / stride; }  ///< rank of its CTA in the cluster
   /// Returns the number of the warp, warpgroup or mbarrier.

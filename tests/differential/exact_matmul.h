@@ -39,11 +39,12 @@ inline std::vector<double> product(const Tensor& A, const Tensor& B) {
   std::vector<double> c(static_cast<std::size_t>(batch * m * n));
   for (std::int64_t e = 0; e < batch; ++e)
     for (std::int64_t i = 0; i < m; ++i)
-      for (std::int64_t l = 0; l < k; ++l)
-        for (std::int64_t j = 0; j < n; ++j)
-          c[static_cast<std::size_t>((e * m + i) * n + j)] +=
-              a[static_cast<std::size_t>((e * m + i) * k + l)] *
-              b[static_cast<std::size_t>((e * k + l) * n + j)];
+      for (std::int64_t l = 0; l < k; ++l) {
+        const double factor = a[static_cast<std::size_t>((e * m + i) * k + l)];
+        const double* row = b.data() + (e * k + l) * n;
+        double* sums = c.data() + (e * m + i) * n;
+        for (std::int64_t j = 0; j < n; ++j) sums[j] += factor * row[j];
+      }
   return c;
 }
 

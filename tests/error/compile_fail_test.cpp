@@ -2,11 +2,14 @@
 // the right way, which must compile, so that a file broken for another reason does not pass.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -15,15 +18,9 @@ struct Outcome {
   std::string output;
 };
 
-Outcome compile(const std::filesystem::path& file, const std::string& flags) {
-  const std::string root = TEGULA_SOURCE_DIR;
-  const char* compiler = std::getenv("CXX");
-  const std::string command = std::string(compiler && *compiler ? compiler : "c++") +
-                              " -std=c++20 -fsyntax-only -I" + root + "/support/include -I" + root +
-                              "/runtime/include -I" + root + "/ir/include -I" + root +
-                              "/dsl/include " + flags + " " + file.string() + " 2>&1";
+Outcome run(const std::string& command) {
   Outcome out{0, ""};
-  FILE* pipe = popen(command.c_str(), "r");
+  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
   std::array<char, 4096> buffer;
   while (const std::size_t n = fread(buffer.data(), 1, buffer.size(), pipe))
     out.output.append(buffer.data(), n);
@@ -31,7 +28,39 @@ Outcome compile(const std::filesystem::path& file, const std::string& flags) {
   return out;
 }
 
-class CompileFail : public testing::TestWithParam<std::filesystem::path> {};
+/// Returns the compiler and the flags of all its commands. GCC finds the precompiled header in the
+/// first folder; other compilers read the header of the source tree.
+std::string compiler(const std::filesystem::path& precompiled) {
+  const char* cxx = std::getenv("CXX");
+  std::string command =
+      std::string(cxx && *cxx ? cxx : "c++") + " -std=c++20 -I" + precompiled.string();
+  for (const char* layer : {"support", "runtime", "ir", "dsl"})
+    command += std::string(" -I" TEGULA_SOURCE_DIR "/") + layer + "/include";
+  return command;
+}
+
+class CompileFail : public testing::TestWithParam<std::filesystem::path> {
+ protected:
+  /// Precompiles tegula.h, which takes most of the time of every case.
+  static void SetUpTestSuite() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "tegula-XXXXXX").string();
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+    std::filesystem::create_directory(folder_ / "tegula");
+    const Outcome header = run(
+        compiler(folder_) + " -x c++-header " TEGULA_SOURCE_DIR "/dsl/include/tegula/tegula.h -o " +
+        (folder_ / "tegula/tegula.h.gch").string());
+    ASSERT_EQ(header.status, 0) << header.output;
+  }
+  static void TearDownTestSuite() { std::filesystem::remove_all(folder_); }
+
+  static Outcome compile(const std::filesystem::path& file, const std::string& flags) {
+    return run(compiler(folder_) + " -fsyntax-only " + flags + " " + file.string());
+  }
+
+ private:
+  static inline std::filesystem::path folder_;
+};
 
 TEST_P(CompileFail, StaticAssertNamesTheMistake) {
   std::ifstream in(GetParam());

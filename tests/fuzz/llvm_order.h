@@ -1,9 +1,11 @@
 #pragma once
 // The text of an LLVM module, read for one fault: a value that is used before its definition.
 // LLVM's own verifier is in a library that tests do not link.
+#include <cctype>
 #include <string>
 #include <string_view>
 #include <unordered_set>
+#include <vector>
 
 namespace tegula::fuzz {
 

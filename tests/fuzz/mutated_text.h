@@ -1,6 +1,7 @@
 #pragma once
 // Texts that are nearly right: pieces of right ones cut, doubled, joined and changed; and bytes.
 #include <algorithm>
+#include <cstdint>
 #include <random>
 #include <string>
 #include <string_view>

@@ -1,5 +1,6 @@
 // The same bits in every call, by either back end and by both: every mask and score of the
 // catalogue, random compositions, and lists of many blocks next to fp64.
+#include <cstdio>
 #include <random>
 
 #include "runtime/doctor.h"

@@ -13,8 +13,13 @@ TREE = {"dsl/include/tegula/view.h": "", "dsl/tracer.h": "", "ir/kernel.h": "", 
 
 def complaint(path, include):
     """What the check prints of a tree with one more file."""
+    return complaint_of({path: f"#include {include}\n"})
+
+
+def complaint_of(files):
+    """What the check prints of a tree with more files."""
     with tempfile.TemporaryDirectory() as folder:
-        for name, text in {**TREE, path: f"#include {include}\n"}.items():
+        for name, text in {**TREE, **files}.items():
             file = pathlib.Path(folder) / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
@@ -47,6 +52,19 @@ class Includes(unittest.TestCase):
         self.assertEqual(complaint("dsl/include/tegula.h", "<stdint.h>"), "")
         for path, include in (("dsl/include/tegula/math.h", "<stdint.h>"), ("dsl/include/tegula.h", "<stdio.h>")):
             self.assertIn("std and public headers only", complaint(path, include))
+
+    def test_std_names_need_their_headers(self):
+        use = "int f() { return std::gcd(4, 6); }\n"
+        for path in ("kernels/copy.cpp", "ir/divisor.h", "tests/unit/ir/divisor_test.cpp"):
+            self.assertEqual(complaint_of({path: "\n" + use}), f"{path}:2: std::gcd: include <numeric>\n")
+            self.assertEqual(complaint_of({path: "#include <numeric>\n" + use}), "")
+        self.assertEqual(complaint_of({"ir/a.h": "#include <numeric>\n", "ir/b.h": '#include "ir/a.h"\n',
+                                       "dsl/include/tegula/c.h": "#include <chrono>\n",
+                                       "tests/near.h": '#include "tegula/c.h"\nstd::chrono::seconds s;\n',
+                                       "tests/near_test.cpp": '#include "near.h"\n#include "ir/b.h"\n' + use}), "")
+
+    def test_std_names_in_comments_and_literals_need_none(self):
+        self.assertEqual(complaint_of({"ir/a.cpp": '// std::gcd\nconst char* a = "std::lcm";\nstd::gcd_like b;\n'}), "")
 
 
 if __name__ == "__main__":

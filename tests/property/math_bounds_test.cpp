@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <random>
 #include <sstream>
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The checks that need no build: format, direction of includes, words, lengths, pages, headers that stand alone.
+# The checks that need no build: format, includes, words, lengths, pages, headers that stand alone.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 failed=0

@@ -453,14 +453,6 @@ void DotGraph::add_needs(const Kernel& k, DotNeeds& all) const {
 }
 
 std::int64_t DotGraph::shared_bytes(const Kernel& k, int stages) const {
-<<<<<<< HEAD
-  std::int64_t staged = 0;
-  walk(k, k.body(), [&](OpId op) {
-    if (k[op].opcode == Opcode::StoreView && k[op].attrs.i(AttrName::tma) == 1)
-      staged = std::max(staged, bytes_of(k.type(stored_value(k[op]))));
-  });
-=======
->>>>>>> h/s48
   DotNeeds n;
   add_needs(k, n);
   return stages * n.stage_bytes() + n.fixed_bytes + n.second_slot_bytes +

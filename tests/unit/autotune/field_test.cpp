@@ -5,6 +5,7 @@
 
 #include <limits>
 #include <set>
+#include <vector>
 
 namespace tegula::autotune::field_test {
 

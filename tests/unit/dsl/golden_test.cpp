@@ -1,6 +1,7 @@
 // Three basic kernels and an attention, traced, against their pinned tile form.
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>

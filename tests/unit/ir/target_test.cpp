@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <vector>
+
 #include "ir/plan.h"
 
 namespace tegula::ir::target_test {

@@ -5,6 +5,7 @@
 //   ; ptx-not: TEXT      does not occur
 // One more test keeps every op of the simt form covered by some file.
 #include <charconv>
+#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <set>

@@ -2,6 +2,7 @@
 // and all conversions.
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <cstdlib>
 
 #include "support/env.h"

@@ -2,6 +2,8 @@
 // installed.
 #include <gtest/gtest.h>
 
+#include <type_traits>
+
 #include "runtime/driver_types.h"
 
 #if __has_include(<cuda.h>)
