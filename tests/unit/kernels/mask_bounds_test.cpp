@@ -292,8 +292,7 @@ TEST(KvRangeAnalysis, NonAffineConditionsAreNotSolved) {
   EXPECT_FALSE(Probe(document(ids))(0, 15, 100).visible);
 }
 
-// ---- attention
-// -----------------------------------------------------------------------------------
+// ---- attention ----------------------------------------------------------------------------------
 constexpr std::int64_t kQueries = 200, kKeys = 420, kDim = 16;
 
 struct Inputs {
