@@ -120,7 +120,7 @@ inline void check_sorts_of_extremes(Device device) {
   check_sort_of_extremes<i32>(device), check_sort_of_extremes<u32>(device);
   check_sort_of_extremes<i64>(device), check_sort_of_extremes<u64>(device);
 }
-/// More tiles than a program looks at before it decides.
+/// More tiles than a program reads before it decides.
 inline void check_sort_of_many_tiles(Device device) {
   check_sort(45000, DType::i32, Direction::descending, device);
 }

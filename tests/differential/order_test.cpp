@@ -54,7 +54,7 @@ Tile with_absence(const Tile& t, const Case& c) {
   return t;
 }
 
-/// The value that stands for absent elements.
+/// The value used for absent elements.
 constexpr int kNothing = -7;
 
 class Order : public test::OnDevice {

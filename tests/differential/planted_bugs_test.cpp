@@ -335,7 +335,7 @@ const Bug kClusterBugs[] = {
 };
 
 // ---- running ------------------------------------------------------------------------------------
-/// How the kernel is found wrong; empty where it is not.
+/// Returns how the kernel's fault is detected; "" if it is not.
 std::string how_caught(const ir::Kernel& simt, const Program& p, const Arguments& want) {
   Arguments got = p.args;
   const auto grid = evaluate_launch(p.tile, fuzz::eval_args(got));
@@ -344,7 +344,7 @@ std::string how_caught(const ir::Kernel& simt, const Program& p, const Arguments
   return fuzz::difference(want, got);
 }
 
-/// How the planted bug is found; empty where it is not.
+/// Returns how the planted fault is detected; "" if it is not.
 std::string caught_by(const Bug& bug) {
   SCOPED_TRACE(bug.name);
   const Program p = bug.program();

@@ -299,7 +299,7 @@ TEST_P(ShapeOps, FlagsAndPointers) {
   expect_equal(copy, reversed);
 }
 
-/// An index outside gives 0, which is there; `cpu` and `sim` say so.
+/// An out-of-bounds index gives 0, which is present; `cpu` and `sim` report it.
 TEST_P(ShapeOps, GathersOutside) {
   const auto k = kernel("outside", [](In<f32, 1> x, Out<f32, 1> y) {
     for (auto i : grid(y, 64)) y(i) = gather(x(i), arange(64) * 2 - 10, 0);

@@ -1,4 +1,4 @@
-// Key ranges that attention derives from its mask, against the mask evaluated for every pair.
+// Key ranges that attention derives from its mask, compared with the mask of every pair.
 #include "tegula/block_mask.h"
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ auto probe_kernel(const Mask& mask) {
   });
 }
 
-/// Records the ranges in a kernel of their own and runs it.
+/// Records the ranges in a separate kernel and runs it.
 class Probe {
  public:
   explicit Probe(const Mask& mask) : kernel_(probe_kernel(mask)) {}

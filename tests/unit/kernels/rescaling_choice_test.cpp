@@ -51,7 +51,8 @@ TEST(RescalingChoice, ScoresOfPositions) {
   EXPECT_FALSE(never({.mask = masks::window(500, 500), .score = alibi}, call_of(4096)));
   EXPECT_TRUE(never({.mask = masks::causal(), .score = scores::softcap(30.0f)}, call_of(4096)));
   EXPECT_FALSE(AttentionHeuristics({.score = scores::softcap(30.0f)}).iterates_in_reverse());
-  // Scores smallest next to the query: the first block comes first, unless only a launch can tell.
+  // Scores smallest next to the query: the first block comes first, unless only a launch can
+  // determine it.
   EXPECT_FALSE(AttentionHeuristics({.score = scores::relative_bias(1.0f)}).iterates_in_reverse());
   EXPECT_TRUE(AttentionHeuristics({.score = scores::relative_bias(-1.0f)}).iterates_in_reverse());
   EXPECT_TRUE(AttentionHeuristics({.score = scores::relative_bias(Scalar<f32>(1.0f))})
