@@ -162,8 +162,12 @@ class CheckAbsence {
   Term term(OpId op, std::size_t accumulator) {
     if (k_[op].opcode == Opcode::Dot) return {op, accumulator, presence_.factors(op)};
     // s = where(c, s + t, s) has no element where c has none.
-    if (k_[op].opcode == Opcode::Select)
-      return {op, accumulator, presence_beside(k_[op].operands[0], k_[op].operands[accumulator])};
+    if (k_[op].opcode == Opcode::Select) {
+      const Value condition = k_[op].operands[0];
+      if (!k_.type(condition).is_tile())
+        return {op, accumulator, presence_.nothing_absent(k_[op].results[0])};
+      return {op, accumulator, presence_beside(condition, k_[op].operands[accumulator])};
+    }
     Term t{op, accumulator, presence_.nothing_absent(k_[op].results[0])};
     for (std::size_t i = 0; i < k_[op].operands.size(); ++i) {
       if (i == accumulator) continue;
