@@ -167,7 +167,7 @@ def row_of(sides, suite, case, dice, options):
 
 
 def parts_of(line):
-    """Case, and milliseconds of the parts of one of `tegula bench`'s lines; their sum is what compiling, or a launch, takes."""
+    """Returns the case of a line of `tegula bench` and the milliseconds of its parts, whose sum is the time of a compilation or a launch."""
     if line["suite"] == "launch":
         return line["case"], {"launch": line["tegula_us"] / 1000}
     return f"{line['case']} {line['backend']}", {verb: line[f"{verb}_ms"] for verb in ("trace", "passes", "emit", "assemble")}
@@ -190,7 +190,7 @@ def host_rows(sides, suite, dice, rounds):
 
 
 def compare_host(sides, suite, dice, options):
-    """All cases of a suite at once, as the library runs them; again as in row_of."""
+    """Measures all cases of a suite at once, as the library runs them; alternates as row_of does."""
     try:
         rows = list(host_rows(sides, suite, dice, options.rounds))
         if any(row["ratio"] < LEAST_RATIO for row in rows):

@@ -306,7 +306,7 @@ def train(part, args, sizes):
 
 
 def compare(rows):
-    """Distances of the curves, each the mean of |difference| over the second half of the steps that all have."""
+    """Returns the distances of the curves: the means of |difference| over the second half of the common steps."""
     ours = [part for part in OURS if part in rows]
     missing = [part for part in ("eager", "noise") if part not in rows] + ([] if ours else [" or ".join(OURS)])
     if missing:

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "tegula/memory.h"
 
@@ -30,9 +31,9 @@ ir::Value constant(Tracer& t, const Arg& a, DType d) {
   const ir::Type type = ir::Type::scalar(d);
   if (is_float(d)) return t.build.constant(type, a.as_float());
   if (is_bool(d)) return t.build.constant(type, std::int64_t{a.as_int() != 0});
-  // A float literal is converted by the language's cast.
+  require_fits(a, d);
+  // Infinity saturates, as in the language's cast.
   if (a.kind() == Arg::Kind::Float) return t.build.cast(t.build.f32(a.as_float()), d);
-  if (!fits(a.as_int(), d)) fail(ErrorId::literal_range, a.loc(), {}, a.as_int(), name(d));
   return t.build.constant(type, a.as_int());
 }
 
@@ -46,6 +47,17 @@ DType common_dtype(DType a, DType b) {
 }
 
 }  // namespace
+
+void require_fits(const Arg& a, DType d) {
+  if (!is_integer(d)) return;
+  if (a.kind() != Arg::Kind::Float) {
+    if (!fits(a.as_int(), d)) fail(ErrorId::literal_range, a.loc(), {}, a.as_int(), name(d));
+    return;
+  }
+  const double v = a.as_float(), end = std::ldexp(1.0, size_bits(d) - (is_signed(d) ? 1 : 0));
+  if (std::isfinite(v) && (v != std::trunc(v) || v >= end || v < (is_signed(d) ? -end : 0)))
+    fail(ErrorId::literal_range, a.loc(), {}, v, name(d));
+}
 
 DType promote_types(Tracer& t, std::string_view what, std::span<const Arg> args) {
   std::optional<DType> tiles, literals;

@@ -9,6 +9,8 @@
 
 namespace tegula::dsl {
 
+/// Throws T0104 for a literal that an integer type cannot hold; infinity saturates.
+void require_fits(const Arg& literal, DType type);
 /// Returns the common element type of the operands; literals adapt to tiles.
 DType promote_types(Tracer& t, std::string_view what, std::span<const Arg> args);
 

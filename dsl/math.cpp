@@ -242,8 +242,7 @@ Tile pow(const Arg& x, const Arg& y) {
   return cast(where(is_one, 1.0f, known), d);
 }
 
-// ---- reassociable sums
-// -------------------------------------------------------------------------------
+// ---- reassociable sums --------------------------------------------------------------------------
 namespace {
 
 /// Returns true for ops that the pass hoist_broadcast_terms may rearrange. Ops on scalars and lines

@@ -54,6 +54,7 @@ Tile detail::filled(const Arg& value, DType dtype, std::span<const Extent> exten
     return t.tile(dsl::broadcast_to(t, dsl::operand(t, value, dtype), shape));
   const ir::Type type = ir::Type::tile({dtype, false}, shape);
   if (is_float(dtype)) return t.tile(t.build.constant(type, value.as_float()));
+  dsl::require_fits(value, dtype);
   const std::int64_t n = value.kind() == Arg::Kind::Float
                              ? static_cast<std::int64_t>(value.as_float())
                              : value.as_int();

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 
+#include "ir/analysis/scatter_update.h"
 #include "ir/eval/absent_loads.h"
 #include "ir/schedule/carried_out.h"
 #include "ir/schedule/judge.h"
@@ -36,6 +37,18 @@ std::string hint_of(std::string_view code) {
   if (code == "T1318")
     return "name the dimensions in kernel(..).named(\"a[M, K]\", \"b[K, N]\"), which refuses such "
            "calls; if the zeros are meant, write fill_absent(b(..), 0)";
+  if (code == "T1302")
+    return "index inside the tensor, or mask the access; make other host memory known by "
+           "Tensor::borrow while the kernel runs";
+  if (code == "T1305")
+    return "pass arguments for which the assumption holds; the last argument of steps(lo, hi, "
+           "block, by) must be positive";
+  if (code == "T1314")
+    return "make the tensor long enough, or give the element a value: fill_absent(x(i), 0), or "
+           "where(i < x.dim(0), x(i), 0)";
+  if (code == "T1315") return "wait with an atomic: wait_until, or atomic_add(p, 0) that acquires";
+  if (code == "T1319")
+    return "use distinct indices, or combine the values: atomic_add, or scatter with Combine::add";
   return {};
 }
 
@@ -109,6 +122,20 @@ void add_ranges(sim::SimOptions& options, const ir::Kernel& tile, std::span<cons
                                      type.dtype()};
     }
     options.ranges.push_back(std::move(range));
+  }
+}
+
+/// Races in shared memory at a `scatter` of a tile are equal indices, a fault of the kernel's
+/// author.
+void name_scatters(const ir::Kernel& tile, std::vector<sim::Finding>& findings) {
+  for (sim::Finding& f : findings) {
+    if (f.kind != sim::Detector::LaneRace && f.kind != sim::Detector::SharedRace) continue;
+    const bool is_scatter = ir::any_op(tile, tile.body(), [&](ir::OpId op) {
+      return tile[op].opcode == ir::Opcode::Scatter && tile[op].loc == f.loc;
+    });
+    if (!is_scatter) continue;
+    f.kind = sim::Detector::ScatterRepeats;
+    f.text = "two elements of a scatter are stored at one index";
   }
 }
 
@@ -193,13 +220,17 @@ void CompiledKernel::run_on_sim(std::span<const LaunchArg> args) const {
     options.ranges.push_back({reinterpret_cast<const void*>(m.begin),
                               reinterpret_cast<const void*>(m.begin + m.bytes),
                               fmt::format("the tensor at {:#x}", m.begin)});
+  ir::walk(tile, tile.body(), [&](ir::OpId op) {
+    if (ir::updates_elements(tile, op)) options.updates.push_back(tile[op].loc);
+  });
   std::vector<codegen::TensorMap> maps;
   std::array<std::uint32_t, 2> counters{};
   options.ranges.push_back({counters.data(), counters.data() + counters.size()});
-  const auto found = sim::simulate(
+  auto found = sim::simulate(
       simt(), {static_cast<int>(grid[0]), static_cast<int>(grid[1]), static_cast<int>(grid[2])},
       sim_args(artefact_->recipe, args, maps, counters.data()), options);
   read_records();
+  name_scatters(tile, found.findings);
   if (!found.clean()) throw_findings(artefact_->name, "sim", found.findings, tile, args);
   if (counters != std::array<std::uint32_t, 2>{})
     throw InternalError(fmt::format("kernel {} leaves its counters at {} and {}", artefact_->name,

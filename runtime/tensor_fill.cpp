@@ -40,8 +40,9 @@ bool is_beyond(DType dtype, Number value) {
            else if constexpr (std::is_integral_v<Number>)
              return !std::in_range<T>(value);
            else
-             return !(std::trunc(value) >= static_cast<double>(std::numeric_limits<T>::min()) &&
-                      std::trunc(value) < std::ldexp(1.0, std::numeric_limits<T>::digits));
+             return !(std::trunc(value) == value &&
+                      value >= static_cast<double>(std::numeric_limits<T>::min()) &&
+                      value < std::ldexp(1.0, std::numeric_limits<T>::digits));
          });
 }
 
@@ -216,7 +217,8 @@ void Tensor::fill(double value) const {
       full(Dims::filled(shape_.size(), 1), value, dtype_, Device::cpu()).broadcast_to(shape_));
 }
 
-Tensor Tensor::cast(DType dtype) const {
+Tensor Tensor::cast(DType dtype, Loc at) const {
+  if (!defined_) fail(ErrorId::argument_undefined, at, {}, "the source of a cast");
   if (dtype == dtype_) return *this;
   const Tensor source = to(Device::cpu()).contiguous();
   const Tensor result = visit_dtype(dtype_, [&](auto type) {
@@ -229,6 +231,8 @@ Tensor Tensor::cast(DType dtype) const {
                            : result.to(device_);
 }
 
-std::vector<double> Tensor::to_doubles() const { return cast(DType::f64).to_vector<double>(); }
+std::vector<double> Tensor::to_doubles(Loc at) const {
+  return cast(DType::f64, at).to_vector<double>(at);
+}
 
 }  // namespace tegula

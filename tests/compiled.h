@@ -14,7 +14,7 @@ inline runtime::Compilation optimized(const ir::Kernel& tile,
   return k;
 }
 
-/// Simt form, ready to run on sim; `c` may be changed and finished again.
+/// SIMT form, ready to run on sim; `c` may be changed and finished again.
 inline std::shared_ptr<const runtime::CompiledKernel> finished(const runtime::Compilation& c) {
   runtime::Compilation copy;
   copy.device = c.device, copy.backend = c.backend;

@@ -1,5 +1,5 @@
 #pragma once
-// The kernels that a newcomer writes first, for tests of their traces and of what they compute.
+// The kernels that a newcomer writes first, for tests of their traces and of their results.
 #include "tegula/tegula.h"
 
 namespace tegula::test {
@@ -20,7 +20,7 @@ inline auto row_softmax() {
   });
 }
 
-/// Scores of a block of keys at a time, the maxima and sums of rows carried along.
+/// Computes the scores of one block of keys at a time and carries the maxima and sums of rows.
 template <class Mask, class Score>
 auto attention(Mask mask, Score score) {
   return kernel("attention", [=](In<bf16, 4> Q, In<bf16, 4> K, In<bf16, 4> V, Out<bf16, 4> O,

@@ -51,7 +51,7 @@ inline Real scaled_complement(Real x) {
 inline Real normal_distribution(Real x) {
   if (std::isinf(x)) return x > 0 ? 1 : 0;
   const Real root = std::numbers::sqrt2_v<Real> / 2, a = -x * root;
-  // root is rounded: its error times x, and that of the product.
+  // root is rounded: corrects for its error times x, and for that of the product.
   const Real root_low = 1.8950325588932570797e-20L, low = std::fma(-x, root, -a) - x * root_low;
   return (std::erfc(a) - 2 * std::numbers::inv_sqrtpi_v<Real> * std::exp(-a * a) * low) / 2;
 }

@@ -163,7 +163,8 @@ int opt(const OptOptions& o) {
       fmt::print("{:<22}{:<8} -> {:<8} {}\n", p.name, ir::name(p.takes), ir::name(p.leaves), p.doc);
     return 0;
   }
-  if (o.file.empty()) refuse_options("which file?", "tegula opt FILE, or - for standard input");
+  if (o.file.empty())
+    refuse_options("opt: no file is given", "pass a FILE, or - for standard input");
   const std::string result = result_of(o);
   if (!o.out.empty())
     write_file(o.out, result);

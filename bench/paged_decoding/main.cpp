@@ -1,5 +1,5 @@
-// Steps of a few queries per request on a cache in pages, on GPU 0: time per call with and without
-// a work list, next to a read of the same bytes, and the time of writing the list.
+// Steps of a few queries per request over a paged cache, on GPU 0: time per call with and without a
+// work list, compared with reading the same bytes, and the time of writing the list.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -48,7 +48,7 @@ Rows random_rows(Device gpu) {
   return all;
 }
 
-/// Reads so many keys and values; rounded down to 128 keys.
+/// Reads this many keys and values, rounded down to 128 keys.
 double us_of_reading(const Stream& stream, const Rows& all, std::int64_t keys) {
   constexpr int kWords = 1 << 16, kAtOnce = 4096;
   static const auto read = kernel("read", [](In<i32, 2> k, In<i32, 2> v, Out<i32, 1> out) {

@@ -169,8 +169,10 @@ class Cta {
   GlobalLock global_lock() { return GlobalLock(global().shadow().mutex(), std::defer_lock); }
   void touch_global(Warp& w, const Instr& i, GlobalLock& lock, std::uint64_t address,
                     std::uint64_t bytes, int lane, GlobalUse use);
-  /// Reports an element whose value is about to change, if this op of the program has stored it
-  /// already in this iteration.
+  /// Returns true if the op stores what it computes from the elements it overwrites.
+  bool updates(const Instr& i) const;
+  /// Reports an element whose value is about to change, or is updated, if this op of the program
+  /// has stored it already in this iteration.
   void check_repeat(Warp& w, const Instr& i, GlobalLock& lock, std::uint64_t address, int lane);
   /// The same for an access by an asynchronous engine.
   void touch_global(Warp& w, const Instr& i, Agent agent, Tick tick, std::uint64_t address,

@@ -1,6 +1,8 @@
 // Races in global memory: accesses, release and acquire by atomics, and messages.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "codegen/sim/cluster.h"
 
 namespace tegula::sim {
@@ -107,6 +109,11 @@ void Cta::check_wait(Warp& w, const Instr& i) {
   findings.add(fault, fmt::format("{}: {}; the loop{} waits by {}",
                                   global().describe(w.spin.address), doc(Detector::WaitPlain),
                                   position_text(kernel()[i.id].loc), op_name(kernel(), read)));
+}
+
+bool Cta::updates(const Instr& i) const {
+  const std::vector<Loc>& all = launch.options.updates;
+  return !all.empty() && std::ranges::find(all, kernel()[i.id].loc) != all.end();
 }
 
 void Cta::check_repeat(Warp& w, const Instr& i, GlobalLock& lock, std::uint64_t address, int lane) {

@@ -1,6 +1,9 @@
 // Loads, stores, atomics and cp.async of threads.
 #include <fmt/format.h>
+
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "codegen/sim/cta.h"
 #include "codegen/sim/elements.h"
@@ -238,6 +241,8 @@ Step sim_StGlobal(Warp& w, const Instr& i) {
   const auto size = static_cast<std::uint32_t>(element_bytes(e));
   ++w.cta.effects;
   Cta::GlobalLock lock = w.cta.global_lock();
+  const bool updates = w.cta.updates(i);
+  std::vector<std::uint64_t> updated;  // elements that this instruction has changed
   for (std::uint32_t a = 0; a < w.info(i.in[0]).regs; ++a) {
     const LaneMask lanes = predicated(w, i, 2, a);
     count_sectors(w, i, a, lanes, width * size);
@@ -251,8 +256,11 @@ Step sim_StGlobal(Warp& w, const Instr& i) {
         report_poison(w, i, value, reg, lane, address, "stored to");
         std::array<std::uint8_t, 8> bytes;
         store_cell(bytes.data(), w.cell(value, reg, lane), e);
-        if (std::memcmp(p + n * size, bytes.data(), size) == 0) continue;
-        w.cta.check_repeat(w, i, lock, address + n * size, lane);
+        const bool is_same = std::memcmp(p + n * size, bytes.data(), size) == 0;
+        const std::uint64_t element = address + n * size;
+        if (is_same && std::ranges::find(updated, element) == updated.end()) continue;
+        w.cta.check_repeat(w, i, lock, element, lane);
+        if (updates) updated.push_back(element);
         std::memcpy(p + n * size, bytes.data(), size);
       }
       w.cta.touch_global(w, i, lock, address, width * size, lane, GlobalUse::Write);

@@ -158,6 +158,9 @@ struct SimOptions {
   int threads = 1;   ///< host threads that share the CTAs of the grid
   int max_findings = 64;            ///< distinct findings kept
   std::vector<GlobalRange> ranges;  ///< empty: global addresses are not checked
+  /// Scatters of values that are computed from the elements they overwrite: of two equal indices,
+  /// one update is lost even if the values are equal.
+  std::vector<Loc> updates = {};
 };
 
 using Grid = std::array<int, 3>;

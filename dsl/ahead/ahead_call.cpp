@@ -67,7 +67,7 @@ TegulaCode tegula_ahead_call(const void* table, std::uint64_t bytes, const char*
     const int number = all.find(callable, arguments.host());
     if (number < 0)
       fail(ErrorId::kernel_argument, {}, {}, callable.name, "the call",
-           fmt::format("none of the {} that the table contains", all.size()),
+           fmt::format("one that is not among the {} of the table", all.size()),
            "such shapes, types and alignment to `tegula aot`");
     for (std::size_t i = 0; i < callable.params.size(); ++i)
       if (const Tensor* t = arguments.host()[i].tensor; t != nullptr && t->device() != device)

@@ -149,9 +149,8 @@ void AheadTable::add(const std::string& name, std::span<const ExportParam> param
                      std::span<const HostArg> args) {
   Signature signature = kernel.trace(kernel.signature(args)).signature;
   if (const std::size_t captured = kernel.known().captures.size(); captured > 0)
-    fail(ErrorId::kernel_argument, kernel.loc(), {}, name, "what it captures",
-         fmt::format("{} Scalars or Tensors", captured),
-         "them as arguments: a table of kernels contains none");
+    fail(ErrorId::kernel_argument, kernel.loc(), {}, name, "the number of captures", captured,
+         "Scalars and Tensors as arguments: a table of kernels cannot contain captures");
   add({name, {params.begin(), params.end()}, true, equal_dims_of(params)},
       {std::move(signature.args), std::move(signature.constants),
        signature.index_type == DType::i64},
@@ -192,7 +191,7 @@ std::vector<std::shared_ptr<const runtime::CompiledKernel>> AheadTable::kernels(
 const AheadCallable& AheadTable::callable(std::string_view name) const {
   const auto at = std::ranges::find(callables_, name, &AheadCallable::name);
   if (at == callables_.end())
-    fail(ErrorId::kernel_argument, {}, {}, "a table of kernels", name, "none of its callables",
+    fail(ErrorId::kernel_argument, {}, {}, "a table of kernels", "the callable", name,
          "a name that `tegula aot` has listed");
   return *at;
 }

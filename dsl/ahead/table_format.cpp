@@ -1,5 +1,7 @@
 // Encodes a table as bytes: a header with a checksum, the contents as JSON, and the kernels, each
 // as an entry in the format of the disk cache.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -356,8 +358,8 @@ AheadTable::AheadTable(std::string_view bytes) try {
     calls_.push_back({number, std::move(of), std::move(plan)});
   }
 } catch (const std::exception& e) {
-  fail(ErrorId::kernel_argument, {}, {}, "a table of kernels", "what was given",
-       std::string("none: ") + e.what(), "one that the `tegula aot` of this library wrote");
+  fail(ErrorId::kernel_argument, {}, {}, "a table of kernels", "the bytes",
+       fmt::format("used: {}", e.what()), "one that the `tegula aot` of this library wrote");
 }
 
 }  // namespace tegula::dsl

@@ -22,7 +22,7 @@ namespace {
 dsl::KernelInstance& kernel_of(const detail::Exported& callee) {
   const auto& kernel = callee.callable().kernel;
   if (!kernel)
-    fail(ErrorId::kernel_argument, callee.loc(), {}, "tegula_tune", callee.name(), "no kernel",
+    fail(ErrorId::kernel_argument, callee.loc(), {}, "tegula_tune", "the callable", callee.name(),
          "an exported kernel itself: `tegula tune` takes other callables, too");
   return *kernel;
 }

@@ -137,8 +137,8 @@ void eval_Scatter(Program& p, OpId id) {
     const std::size_t outer = i / (from.extent * from.inner), inner = i % from.inner;
     const std::size_t place = (outer * to.extent + static_cast<std::size_t>(at)) * to.inner + inner;
     if (stores && written[place])
-      p.report(FindingKind::Race, id, p.op(id).loc,
-               [&] { return std::string("two elements of a scatter are stored to one place"); });
+      p.report(FindingKind::ScatterRepeats, id, p.op(id).loc,
+               [&] { return std::string("two elements of a scatter are stored at one index"); });
     written[place] = true;
     out.cells[place] = stores ? cells[i] : combined(kind, out.cells[place], cells[i], dtype);
     if (stores && !out.states.empty()) out.states[place] = 0;

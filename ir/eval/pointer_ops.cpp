@@ -174,8 +174,9 @@ void eval_Store(Program& p, OpId id) {
     p.touch_write(*region, at, size, id);
     op.check_promise(i);
     const std::uint64_t bits = to_bits(op.stored(i, *region, at), op.pointee());
+    const bool is_new = std::memcmp(at, &bits, size) != 0;
     std::memcpy(at, &bits, size);
-    p.stored.push_back({region, at, bits});
+    p.stored.push_back({region, at, bits, is_new});
   }
   p.report_repeats(id);
 }

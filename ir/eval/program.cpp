@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ir/analysis/scatter_update.h"
 #include "tegula/error.h"
 
 namespace tegula::ir::interp {
@@ -254,14 +255,16 @@ void Program::report_repeats(OpId id) {
   const auto descends = [](const StoredElement& a, const StoredElement& b) { return a.at >= b.at; };
   if (std::ranges::adjacent_find(stored, descends) != stored.end()) {
     std::ranges::stable_sort(stored, {}, &StoredElement::at);
-    const auto repeats = [](const StoredElement& a, const StoredElement& b) {
-      return a.at == b.at && a.bits != b.bits;
+    const bool updates = updates_elements(kernel(), id);
+    const auto repeats = [&](const StoredElement& a, const StoredElement& b) {
+      return a.at == b.at && (a.bits != b.bits || (updates && a.is_new));
     };
     if (const auto twice = std::ranges::adjacent_find(stored, repeats); twice != stored.end())
       report(FindingKind::ScatterRepeats, id, op(id).loc, [&] {
         const Memory& m = evaluation_.memory;
         return m.describe(*twice->region, m.address_of(*twice->region, twice->at)) +
-               " is stored twice, with different values";
+               (twice->bits == twice[1].bits ? " is updated twice, and one update is lost"
+                                             : " is stored twice, with different values");
       });
   }
   stored.clear();

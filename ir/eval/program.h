@@ -220,6 +220,7 @@ class Program {
     const MemoryRegion* region = nullptr;
     const std::byte* at = nullptr;
     std::uint64_t bits = 0;
+    bool is_new = false;  ///< the store changed the element
   };
   std::vector<StoredElement> stored;
   std::vector<OpId> dropped;  ///< stores that dropped an element

@@ -349,11 +349,12 @@ void eval_StoreView(Program& p, OpId id) {
     const auto size = sizeof(typename decltype(tag)::type);
     for_each_stored(p, id, [&](const MemoryRegion& region, std::size_t, std::byte* at, Cell value) {
       p.touch_write(region, at, size, id);
+      std::uint64_t before = 0, bits = 0;
+      if (scatters) std::memcpy(&before, at, size);
       write_element<typename decltype(tag)::type>(at, value);
       if (!scatters) return;
-      std::uint64_t bits = 0;
       std::memcpy(&bits, at, size);
-      p.stored.push_back({&region, at, bits});
+      p.stored.push_back({&region, at, bits, bits != before});
     });
   });
   p.report_repeats(id);

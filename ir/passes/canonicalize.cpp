@@ -56,8 +56,7 @@ class Canonicalizer {
   }
 
  private:
-  // ---- folding
-  // -----------------------------------------------------------------------------------------------
+  // ---- folding ----------------------------------------------------------------------------------
   Value resolved(Value v) {
     for (auto it = replaced_.find(v); it != replaced_.end(); it = replaced_.find(v)) v = it->second;
     return v;
@@ -204,8 +203,7 @@ class Canonicalizer {
     return value < 0 && value != lowest ? std::optional(-value) : std::nullopt;
   }
 
-  // ---- hoisting
-  // -----------------------------------------------------------------------------------------------
+  // ---- hoisting ---------------------------------------------------------------------------------
   void hoist(RegionId region) {
     for (OpId op : k_.ops(region)) {
       for (RegionId r : k_[op].regions) hoist(r);
@@ -286,8 +284,7 @@ class Canonicalizer {
     return d.is(Opcode::Div, Opcode::Rem) && !is_float(k_.type(d.results[0]).dtype());
   }
 
-  // ---- merging
-  // -----------------------------------------------------------------------------------------------
+  // ---- merging ----------------------------------------------------------------------------------
   std::size_t hash(const OpData& d) const {
     std::size_t h = static_cast<std::size_t>(d.opcode);
     for (Value v : d.operands) h = h * 1000003 + v.index;
@@ -333,8 +330,7 @@ class Canonicalizer {
     return false;
   }
 
-  // ---- dead ops
-  // -----------------------------------------------------------------------------------------------
+  // ---- dead ops ---------------------------------------------------------------------------------
   void remove_dead() {
     std::unordered_map<Value, int> uses;
     const auto count = [&](OpId op) {

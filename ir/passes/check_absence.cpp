@@ -1,8 +1,8 @@
 // Reports absent elements that silently change a result. Both checks are `assume` ops that only the
 // interpreter and the simulator evaluate.
 //
-// Accumulators (kind "elements"): s = zeros, then s = s + t for several terms t. An element of s is
-// lost if one term has it and another does not:
+// Accumulators (kind "elements"): s = zeros, or a part of a view, then s = s + t, or where(c, s +
+// t, s), for several terms t. An element of s is lost if one term has it and another does not:
 //
 //   s1 = add zeros, t1             lost = inside t1 and not inside t2, or the reverse
 //   s2 = add s1, t2            ->  assume not lost or the element is outside V [kind = "elements"]
@@ -12,12 +12,13 @@
 // terms of a `for` belong to its result: it keeps the elements that an iteration lacks, but not
 // those that every iteration lacks.
 //
-// Contractions (kind "contraction"): both operands of a dot read the summed dimension at the same
-// step or at the same fixed position, and one of the views ends earlier. The check precedes the
-// loop over the steps.
+// Contractions (kind "contraction"): both operands of a dot, or of a product that is summed, read
+// the summed dimension at the same step or at the same fixed position, and one of the views ends
+// earlier. The check precedes the loop over the steps.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 #include <set>
 #include <unordered_map>
@@ -72,6 +73,7 @@ class CheckAbsence {
     for (const OpId op : k_.ops(r)) {
       const Opcode o = k_[op].opcode;
       if (o == Dot) contraction(op);
+      if (o == Reduce) sum_of_products(op);
       if (o == StoreView || o == Store) stored(op);
       const OpId owner = k_[k_[op].parent].owner;
       if (o == Yield && owner && is_loop(k_[owner])) yielded(op);
@@ -94,6 +96,7 @@ class CheckAbsence {
     using enum Opcode;
     if (o == Dot || o == Fma) return {2};
     if (o == Sub) return {0};
+    if (o == Select) return {1, 2};
     if (o == Add || o == Mul || o == Max || o == Min || o == And || o == Or || o == Xor)
       return {0, 1};
     return {};
@@ -119,12 +122,52 @@ class CheckAbsence {
       by = before;
       all.resize(count);
     }
+    if (const Value scaled = scaled_by_number(def);
+        scaled && terms(scaled, start, by, all, depth - 1))
+      return true;
     others_.insert({v.index, start.index});
     return false;
   }
 
+  /// Returns the tile that the op combines with values that have all elements, such as s of s * 2.
+  Value scaled_by_number(OpId op) {
+    const OpData& d = k_[op];
+    if (!info(d.opcode).is_elementwise() || d.is(Opcode::Select) || d.operands.size() != 2)
+      return {};
+    for (std::size_t i = 0; i < 2; ++i)
+      if (k_.type(d.operands[i]).is_tile() && presence_.is_whole(d.operands[1 - i]) &&
+          !is_fill_tile(k_, d.operands[i]))
+        return d.operands[i];
+    return {};
+  }
+
+  /// Returns the elements that `v` has if all elements of the accumulator are present.
+  PresentLines presence_beside(Value v, Value accumulator) {
+    if (v == accumulator) return presence_.nothing_absent(v);
+    const OpId def = k_[v].def;
+    const bool merges = def && info(k_[def].opcode).is_elementwise() &&
+                        !k_[def].is(Opcode::Select) && k_.type(v).is_tile() &&
+                        std::ranges::find(k_[def].operands, accumulator) != k_[def].operands.end();
+    if (!merges) return presence_.of(v);
+    PresentLines all = presence_.nothing_absent(v);
+    for (const Value o : std::vector<Value>(k_[def].operands.begin(), k_[def].operands.end())) {
+      const PresentLines one = presence_beside(o, accumulator);
+      if (!one.is_known) return {};
+      for (std::size_t d = 0; d < one.dims.size(); ++d) add_line(all.dims[d], one.dims[d]);
+      add_line(all.whole, one.whole);
+    }
+    return all;
+  }
+
   Term term(OpId op, std::size_t accumulator) {
     if (k_[op].opcode == Opcode::Dot) return {op, accumulator, presence_.factors(op)};
+    // s = where(c, s + t, s) has no element where c has none.
+    if (k_[op].opcode == Opcode::Select) {
+      const Value condition = k_[op].operands[0];
+      if (!k_.type(condition).is_tile())
+        return {op, accumulator, presence_.nothing_absent(k_[op].results[0])};
+      return {op, accumulator, presence_beside(condition, k_[op].operands[accumulator])};
+    }
     Term t{op, accumulator, presence_.nothing_absent(k_[op].results[0])};
     for (std::size_t i = 0; i < k_[op].operands.size(); ++i) {
       if (i == accumulator) continue;
@@ -134,6 +177,56 @@ class CheckAbsence {
       add_line(t.presence.whole, of.whole);
     }
     return t;
+  }
+
+  /// Appends the parts of one view that `v` adds up, or takes the maximum of: x(slice(0, 8)) +
+  /// x(slice(8, 8)). Returns false if it combines anything else, or parts that overlap.
+  bool parts_of_view(Value v, std::vector<Term>& all) {
+    using enum Opcode;
+    all.clear();
+    const OpId def = k_[v].def;
+    if (!def || !k_[def].is(Add, Max, Min, And, Or) || !leaves(def, all, kMaxTileChain))
+      return false;
+    const auto differs = [&](std::size_t d) {
+      for (std::size_t t = 0; t < all.size(); ++t)
+        for (std::size_t o = 0; o < t; ++o)
+          if (!is_other_part(all[t].presence.dims[d], all[o].presence.dims[d],
+                             k_.type(v).shape()[d]))
+            return false;
+      return true;
+    };
+    for (std::size_t d = 0; d < static_cast<std::size_t>(k_.type(v).rank()); ++d)
+      if (differs(d)) return true;
+    return false;
+  }
+
+  bool leaves(OpId op, std::vector<Term>& all, int depth) {
+    if (depth == 0) return false;
+    for (std::size_t i = 0; i < 2; ++i) {
+      const Value operand = k_[op].operands[i];
+      const OpId def = k_[operand].def;
+      if (!k_.type(operand).is_tile()) return false;
+      if (def && k_[def].opcode == k_[op].opcode) {
+        if (!leaves(def, all, depth - 1)) return false;
+        continue;
+      }
+      all.push_back({op, 1 - i, presence_.of(operand)});
+      if (!all.back().presence.is_known) return false;
+    }
+    return true;
+  }
+
+  /// Returns true if the lines are of one view, at fixed places that do not overlap.
+  bool is_other_part(const PresentLine& a, const PresentLine& b, std::int64_t extent) const {
+    if (a.all.empty() || b.all.empty()) return false;
+    for (const LoadedInterval& x : a.all)
+      for (const LoadedInterval& y : b.all) {
+        const auto from = constant_value(k_, x.offset), to = constant_value(k_, y.offset);
+        if (x.view != y.view || x.axis != y.axis || x.is_kept || y.is_kept || !from || !to ||
+            std::abs(*from - *to) < extent)
+          return false;
+      }
+    return true;
   }
 
   bool terms_of_loop(OpId loop, Value v, Value start, std::optional<Opcode>& by,
@@ -202,8 +295,8 @@ class CheckAbsence {
   std::optional<Losses> losses_of_accumulator(Value v) {
     std::optional<Opcode> by;
     std::vector<Term> all;
-    if (!k_.type(v).is_tile() || is_fill_tile(k_, v) || !terms(v, {}, by, all, kMaxTileChain))
-      return {};
+    if (!k_.type(v).is_tile() || is_fill_tile(k_, v)) return {};
+    if (!terms(v, {}, by, all, kMaxTileChain) && !parts_of_view(v, all)) return {};
     Losses found;
     for (const Term& t : all)
       if (k_[t.op].parent == k_[k_[v].def].parent && k_[t.op].opcode != Opcode::Dot)
@@ -395,14 +488,29 @@ class CheckAbsence {
     const auto rank = static_cast<std::size_t>(k_.type(k_[dot].operands[0]).rank());
     const PresentLines a = presence_.of(k_[dot].operands[0]), b = presence_.of(k_[dot].operands[1]);
     if (!a.is_known || !b.is_known) return;
-    const PresentLine &left = a.dims[rank - 1], &right = b.dims[rank - 2];
+    contraction(dot, a.dims[rank - 1], b.dims[rank - 2],
+                k_.type(k_[dot].operands[0]).shape()[rank - 1]);
+  }
+
+  /// sum(a(m, k) * x(k)) contracts as a dot does.
+  void sum_of_products(OpId sum) {
+    OpId mul = k_[k_[sum].operands[0]].def;
+    while (mul && k_[mul].opcode == Opcode::Cast) mul = k_[k_[mul].operands[0]].def;
+    if (k_[sum].attrs.s(AttrName::kind) != "sum" || !mul || k_[mul].opcode != Opcode::Mul) return;
+    const auto axis = static_cast<std::size_t>(k_[sum].attrs.i(AttrName::axis));
+    const PresentLines a = presence_.of(k_[mul].operands[0]), b = presence_.of(k_[mul].operands[1]);
+    if (!a.is_known || !b.is_known || a.dims.size() <= axis || b.dims.size() <= axis) return;
+    contraction(sum, a.dims[axis], b.dims[axis], k_.type(k_[mul].results[0]).shape()[axis]);
+  }
+
+  void contraction(OpId op, const PresentLine& left, const PresentLine& right,
+                   std::int64_t extent) {
     const auto is_kept = [](const LoadedInterval& i) { return i.is_kept; };
     if (std::ranges::any_of(left.all, is_kept) || std::ranges::any_of(right.all, is_kept)) return;
-    const std::int64_t extent = k_.type(k_[dot].operands[0]).shape()[rank - 1];
     for (const LoadedInterval& x : left.all)
       for (const LoadedInterval& y : right.all)
         if (is_same(k_, x.offset, y.offset) && (x.view != y.view || x.axis != y.axis))
-          ends_differ(dot, x, y, extent);
+          ends_differ(op, x, y, extent);
   }
 
   void ends_differ(OpId dot, const LoadedInterval& x, const LoadedInterval& y,
@@ -450,8 +558,9 @@ class CheckAbsence {
     Value holds = b.cmp("eq", left, right);
     if (runs) holds = b.op(Opcode::Or, {holds, b.op(Opcode::Not, {runs})});
     assume(b, holds, "contraction",
-           fmt::format("a dot sums over {}.dim({}) and {}.dim({}), which differ, and the elements "
+           fmt::format("{} sums over {}.dim({}) and {}.dim({}), which differ, and the elements "
                        "that one of them lacks count as 0",
+                       k_[dot].opcode == Opcode::Dot ? "a dot" : "a sum of products",
                        name_of(k_, x.view), x.axis, name_of(k_, y.view), y.axis));
   }
 

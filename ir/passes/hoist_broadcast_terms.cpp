@@ -261,8 +261,7 @@ class HoistBroadcastTerms {
     return visible(f.factor) && std::ranges::all_of(f.terms, visible);
   }
 
-  // ---- deferred terms
-  // -----------------------------------------------------------------------------
+  // ---- deferred terms ---------------------------------------------------------------------------
   bool is_deferrable(const RowOrColTerm& factor) const {
     return !factor || (factor.axis < 0 && facts_.is_positive(factor.value));
   }
@@ -376,8 +375,7 @@ class HoistBroadcastTerms {
     }
   }
 
-  // ---- cleanup
-  // ------------------------------------------------------------------------------------
+  // ---- cleanup ----------------------------------------------------------------------------------
   /// Removes replaced ops, and ops of forms that were not written out.
   void remove_unused() {
     std::vector<OpId> ops = replaced_;

@@ -119,8 +119,7 @@ class MasksToRowBounds {
     others.push_back(v);
   }
 
-  // ---- limits
-  // -------------------------------------------------------------------------------------
+  // ---- limits -----------------------------------------------------------------------------------
   std::optional<RowBounds> limits_of(Value v) {
     const OpId def = k_[v].def;
     if (!def) return std::nullopt;
@@ -195,8 +194,7 @@ class MasksToRowBounds {
     return b_.add(type == DType::i32 ? within : b_.cast(within, DType::i32), back);
   }
 
-  // ---- operands
-  // -----------------------------------------------------------------------------------
+  // ---- operands ---------------------------------------------------------------------------------
   std::optional<Side> side(Value v) {
     const Type t = k_.type(v);
     if (t.is_scalar()) return Side{0, v};

@@ -63,8 +63,7 @@ class Mainloops {
     if (found->has_channels() && !loop.find_outer_loops()) return false;
     DotGraph dots = *found;
     // Ping-pong tiles pass the order on once per tile; a skewed loop would pass it on in between.
-    if (dots.is_gemm() && !plan_.pingpong && late_gemm(k_, dots))
-      dots.rings = RingSharing::Separate;
+    if (dots.is_gemm() && !plan_.pingpong && late_gemm(k_, dots)) dots.rings = RingGrouping::Skewed;
     LoopOrder order = order_of(dots);
     const bool is_skewed = order.last_stage > 0;
     std::unordered_map<OpId, Label> labels;  // they are gone after the expansion
@@ -88,7 +87,7 @@ class Mainloops {
         if (const Channel* c = s.find_channel(graph_->label_of(load.load))) {
           load.channel = static_cast<int>(c - s.channels.data());
           load.slots = c->slots;
-          load.is_alone = !c->multicast;
+          load.no_multicast = !c->multicast;
         }
         for (const LoopSchedule& loop : s.loops)
           for (const Step& step : loop.steps)

@@ -295,7 +295,7 @@ void drop_multicast_unless_possible(const Kernel& k, PassContext& context) {
 
 /// Sets `dynamic_scheduler` for multicast kernels whose trip counts come from memory, so that the
 /// producer thread reads them ahead of time, unless another scheduler is requested.
-void settle_dynamic_scheduler(const Kernel& k, PassContext& context) {
+void resolve_scheduler(const Kernel& k, PassContext& context) {
   Plan& p = *context.plan;
   if (p.persistent && p.multicast && has_data_dependent_trips(k))
     p.dynamic_scheduler = wanted_fields(k, context).dynamic_scheduler.value_or(true);
@@ -486,7 +486,7 @@ bool plan(Kernel& kernel, PassContext& context) {
     drop_persistent_in_clusters(kernel, context);
     if (!context.plan->persistent) context.plan->overlap_epilogue = false;
     drop_multicast_unless_possible(kernel, context);
-    settle_dynamic_scheduler(kernel, context);
+    resolve_scheduler(kernel, context);
     if (!is_graph) drop_tma_store_unless_possible(kernel, s, context);
   }
   if (!chosen) require_legal(*context.plan, kernel, s, context.planned);

@@ -54,9 +54,9 @@ SplitKvSlots split_kv_slots(PlanBuilder& plan, const AttentionCall& c, int block
 template <class T>
 struct AttentionKernels {
   explicit AttentionKernels(std::shared_ptr<const AttentionHeuristics> of)
-      : facts(std::move(of)),
-        uncalled(forward_kernel<T>("attention", facts, {}).shared_instance()),
-        latest(uncalled.get()) {}
+      : heuristics(std::move(of)),
+        unspecialized(forward_kernel<T>("attention", heuristics, {}).shared_instance()),
+        last_used(unspecialized.get()) {}
 
   void build(PlanBuilder& plan, const AttentionCall& c, const AttentionSlots& slots, float scale,
              const SplitKv& splits, const AttentionConfig& config,
@@ -73,8 +73,8 @@ struct AttentionKernels {
     };
     const ForwardKernel<T> kernel = kernel_of(
         main, "attention", tiles_of(c, splits, config, plan.tensor(lists.order).defined()));
-    latest = kernel.shared_instance().get();
-    if (const auto work = facts->listed_work(c)) {
+    last_used = kernel.shared_instance().get();
+    if (const auto work = heuristics->listed_work(c)) {
       shared = split_kv_slots(plan, c, config.block_q, work->tiles, work->slots);
       return launch(kernel, SoftmaxPass::exact, plan.counters(work->tiles * work->slots), 0);
     }
@@ -88,34 +88,34 @@ struct AttentionKernels {
     const PlanSlot flags = plan.fallback_flags();
     launch(kernel, SoftmaxPass::speculative, flags, 0);
     const TileRequirements needs =
-        facts->needs(padded_head_dim(c.Q.size(3)), padded_head_dim(c.V.size(3)), c.pack_gqa);
+        heuristics->needs(padded_head_dim(c.Q.size(3)), padded_head_dim(c.V.size(3)), c.pack_gqa);
     const int keys = std::min(kKeysAgain, attention_tiles(needs).block_kv);
     launch(kernel_of(recompute, "attention_recompute", {config.block_q, keys}),
-           SoftmaxPass::recompute, flags, facts->programs(c));
+           SoftmaxPass::recompute, flags, heuristics->programs(c));
   }
 
   using Instances = tegula::detail::ConfiguredInstances<ForwardTiles>;
 
   ForwardKernel<T> kernel_of(Instances& made, const char* name, const ForwardTiles& tiles) const {
-    return ForwardKernel<T>(
-        made.of(tiles, [&] { return forward_kernel<T>(name, facts, tiles).shared_instance(); }));
+    return ForwardKernel<T>(made.of(
+        tiles, [&] { return forward_kernel<T>(name, heuristics, tiles).shared_instance(); }));
   }
   ForwardTiles tiles_of(const AttentionCall& c, const SplitKv& splits,
                         const AttentionConfig& config, bool has_order) const {
-    const AttentionSpec& spec = facts->spec;
+    const AttentionSpec& spec = heuristics->spec;
     const bool is_masked = spec.mask || spec.kv_range || spec.blocks,
                is_varlen = c.lengths.q.defined();
     return {.block_q = config.block_q,
             .block_kv = config.block_kv,
             .cluster_ctas = splits.all() > 1 ? splits.cluster_ctas : 1,
             .multicast = !is_masked && !has_order && !is_varlen && splits.all() == 1,
-            .tma_aux_loads = spec.score && facts->schedule.tma_aux_loads};
+            .tma_aux_loads = spec.score && heuristics->schedule.tma_aux_loads};
   }
 
-  std::shared_ptr<const AttentionHeuristics> facts;
+  std::shared_ptr<const AttentionHeuristics> heuristics;
   mutable Instances main, recompute;
-  std::shared_ptr<dsl::KernelInstance> uncalled;
-  mutable std::atomic<dsl::KernelInstance*> latest;
+  std::shared_ptr<dsl::KernelInstance> unspecialized;
+  mutable std::atomic<dsl::KernelInstance*> last_used;
 };
 
 namespace {
@@ -242,13 +242,13 @@ KvRange causal_full(const Tile& first, const Tile&, const Tile&) {
 
 struct Attention::Kernels {
   explicit Kernels(std::shared_ptr<const AttentionHeuristics> of)
-      : facts(std::move(of)),
-        of_bf16(facts),
-        of_f16(facts),
-        tables(facts),
-        work_lists(facts->traversal) {}
+      : heuristics(std::move(of)),
+        of_bf16(heuristics),
+        of_f16(heuristics),
+        tables(heuristics),
+        work_lists(heuristics->traversal) {}
 
-  const AttentionSpec& spec() const { return facts->spec; }
+  const AttentionSpec& spec() const { return heuristics->spec; }
 
   void call(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
             const Tensor& O, const AttentionExtras& extras, const CuSeqlens& lengths,
@@ -274,7 +274,7 @@ struct Attention::Kernels {
                    throw_argument_error(ErrorId::paged_spec, "`blocks`",
                                         "leave `blocks` out: paged calls visit ranges of keys");
                  const AttentionCall call =
-                     paged_call(Q, cache, O, batch, extras, facts->schedule.pack_gqa);
+                     paged_call(Q, cache, O, batch, extras, heuristics->schedule.pack_gqa);
                  tables.check_paged(batch.kv_lengths.size(0), Q.size(1));
                  if (batch.schedule.defined()) check_schedule(batch);
                  if (batch.kv_lengths.size(0) > 0 && Q.size(0) > 0) build(plan, call);
@@ -292,8 +292,8 @@ struct Attention::Kernels {
                  const Dims rows{Q.size(0), Q.size(1), cache.v.size(3)};
                  const AttentionCall call =
                      paged_call(Q, cache, Tensor::borrow(Q.data(), rows, Q.dtype(), Q.device()),
-                                into, {}, facts->schedule.pack_gqa);
-                 const auto work = facts->listed_work(call);
+                                into, {}, heuristics->schedule.pack_gqa);
+                 const auto work = heuristics->listed_work(call);
                  if (!work || batch.kv_lengths.size(0) == 0) return;
                  write_work(plan, call, *work, work_of(plan, *work));
                });
@@ -307,13 +307,13 @@ struct Attention::Kernels {
   void write_work(PlanBuilder& plan, const AttentionCall& call, const WorkExtents& extents,
                   PlanSlot list) const {
     work_lists.write(plan, plan.argument(kCuQ), plan.argument(kKvLengths), call.max_seqlen_kv,
-                     facts->config(call).block_kv, extents.at_once, list);
+                     heuristics->config(call).block_kv, extents.at_once, list);
   }
 
   void build_dense(PlanBuilder& plan, AttentionCall call) const {
     if (spec().align_bottom_right) require_keys_for_queries(call.Q, call.K);
     tables.add_checks(plan, call, {}, {});
-    if (!spec().blocks) call = with_packed_gqa(std::move(call), facts->schedule.pack_gqa);
+    if (!spec().blocks) call = with_packed_gqa(std::move(call), heuristics->schedule.pack_gqa);
     build(plan, call);
   }
   void build_varlen(PlanBuilder& plan, const AttentionCall& call) const {
@@ -324,17 +324,17 @@ struct Attention::Kernels {
   void build(PlanBuilder& plan, const AttentionCall& call) const {
     const float scale = spec().scale.value_or(1.0f / std::sqrt(static_cast<float>(call.Q.size(3))));
     AttentionSlots slots = slots_of(plan, call);
-    if (const auto work = facts->listed_work(call)) {
+    if (const auto work = heuristics->listed_work(call)) {
       slots.work = work_of(plan, *work);
       if (call.Q.device().on_host())
         list_check.add(plan, slots.work, call.lengths.q.size(0) - 1, *work);
     }
-    const SplitKv splits = facts->split_kv(call);
-    const AttentionConfig config = facts->config(call, splits.all() > 1);
+    const SplitKv splits = heuristics->split_kv(call);
+    const AttentionConfig config = heuristics->config(call, splits.all() > 1);
     BlockListSlots lists;
-    const bool uses_list = facts->uses_block_list(call);
-    evaluates_mask = uses_list && facts->traversal.evaluable();
-    if (uses_list) lists = facts->lists(plan, slots, call, config);
+    const bool uses_list = heuristics->uses_block_list(call);
+    evaluates_mask = uses_list && heuristics->traversal.evaluable();
+    if (uses_list) lists = heuristics->lists(plan, slots, call, config);
     if (call.Q.dtype() == DType::f16)
       of_f16.build(plan, call, slots, scale, splits, config, lists);
     else
@@ -359,7 +359,7 @@ struct Attention::Kernels {
     const MaskDependence& mask = listed_mask().dependence();
     const AttentionCall call = dense_call(Q, K, K, Q, {});
     const AttentionTileShape tiles =
-        of == BlockListRows::keys ? backward_list_tiles() : facts->list_tiles(call);
+        of == BlockListRows::keys ? backward_list_tiles() : heuristics->list_tiles(call);
     BlockList list{{}, {}, {}, tiles.block_q, tiles.block_kv};
     const std::int64_t queries = ceil_div(Q.size(2), tiles.block_q),
                        keys = ceil_div(K.size(2), tiles.block_kv);
@@ -380,11 +380,12 @@ struct Attention::Kernels {
                   BlockListRows of) const {
     const BlockMask& mask = listed_mask();
     const bool of_keys = of == BlockListRows::keys;
+    tables.check(Q, K, {});
     enum : std::uint8_t { kListQ, kListK, kIndices, kNumbers, kFullNumbers };
     list_plans.call(
         stream, tensor_args(Q, K, list.kv_indices, list.kv_num_blocks, list.full_kv_num_blocks),
         PlanOptions{of_keys, list.block_q, list.block_kv}, [&](PlanBuilder& plan) {
-          dense_call(Q, K, K, Q, {});
+          const AttentionCall call = dense_call(Q, K, K, Q, {});
           if (spec().align_bottom_right) require_keys_for_queries(Q, K);
           check_blocks(list);
           const std::int64_t queries = ceil_div(Q.size(2), list.block_q),
@@ -392,17 +393,18 @@ struct Attention::Kernels {
           check_written(list, {Q, {Q.size(0), Q.size(1), of_keys ? keys : queries}},
                         mask.dependence(), of_keys ? queries : keys);
           if (list.kv_num_blocks.numel() == 0) return;
+          tables.add_checks(plan, call, {}, {});
           mask.evaluate(
               plan, Q, K, {list.block_q, list.block_kv}, spec().align_bottom_right, of_keys,
               {plan.argument(kIndices), plan.argument(kNumbers), plan.argument(kFullNumbers), {}});
         });
   }
 
-  dsl::KernelInstance* latest(DType dtype) const {
-    return dtype == DType::f16 ? of_f16.latest.load() : of_bf16.latest.load();
+  dsl::KernelInstance* last_used(DType dtype) const {
+    return dtype == DType::f16 ? of_f16.last_used.load() : of_bf16.last_used.load();
   }
 
-  std::shared_ptr<const AttentionHeuristics> facts;
+  std::shared_ptr<const AttentionHeuristics> heuristics;
   AttentionKernels<bf16> of_bf16;
   AttentionKernels<f16> of_f16;
   AttentionTables tables;
@@ -412,7 +414,7 @@ struct Attention::Kernels {
   /// Returns the backward pass, which the first call of it makes.
   const AttentionBackward& backward() const {
     std::call_once(backward_once, [&] {
-      backward_pass.emplace(facts);
+      backward_pass.emplace(heuristics);
       made_backward = &*backward_pass;
     });
     return *backward_pass;
@@ -509,8 +511,8 @@ void Attention::write_block_list(const Stream& stream, const Tensor& Q, const Te
 
 std::string Attention::explain(DType dtype, Loc at) const {
   const detail::CallPlace here(at);
-  const std::string kernel = tegula::detail::explain(*kernels_->latest(dtype));
-  const KvTraversal& traversal = kernels_->facts->traversal;
+  const std::string kernel = tegula::detail::explain(*kernels_->last_used(dtype));
+  const KvTraversal& traversal = kernels_->heuristics->traversal;
   const char* made =
       kernels_->evaluates_mask ? "a block list made by evaluating the mask, else " : "";
   const AttentionBackward* backward = kernels_->made_backward;
@@ -519,7 +521,7 @@ std::string Attention::explain(DType dtype, Loc at) const {
 }
 std::string Attention::dump(std::string_view verb, DType dtype, Loc at) const {
   const detail::CallPlace here(at);
-  return tegula::detail::dump(*kernels_->latest(dtype), verb);
+  return tegula::detail::dump(*kernels_->last_used(dtype), verb);
 }
 
 }  // namespace tegula::kernels

@@ -1,5 +1,5 @@
 #pragma once
-// Checks the tensors of a cache in pages, for attention and for `append`.
+// Checks the tensors of a paged cache, for attention and for `append`.
 #include "tegula/kernels/kv_cache.h"
 
 namespace tegula::kernels {
@@ -7,7 +7,7 @@ namespace tegula::kernels {
 /// Largest number of rows of the pages that a table lists.
 inline constexpr std::int64_t kMaxPageRows = 256;
 
-/// Throws T1683 for invalid offsets or lengths of a step, which are on one device.
+/// Throws T1683 for invalid offsets or lengths of a step, or if their devices differ.
 void check_batch(const char* caller, const KvBatch& batch);
 /// Throws T1680 to T1683 for an invalid cache, table or lengths of a step. `by_slots`: rows of
 /// pages are named by their numbers, whatever the table.

@@ -17,13 +17,13 @@ constexpr float kScoresToBase2 = std::numbers::log2e_v<float>;
 
 /// Records the work on each query tile when the kernel is traced.
 template <class T>
-class Program {
+class ForwardTileProgram {
  public:
-  Program(const AttentionHeuristics& facts, const ForwardTensors<T>& x,
-          const SoftmaxTensors& softmax, const ForwardRows& rows, const PagedRows& paged,
-          const BlockListParams& lists, const std::optional<In<i32, 3>>& order,
-          const std::optional<SplitKvPartials>& shared, const Scalar<f32>& scale, bool no_keys,
-          SoftmaxPass pass, const ForwardTiles& tiles)
+  ForwardTileProgram(const AttentionHeuristics& facts, const ForwardTensors<T>& x,
+                     const SoftmaxTensors& softmax, const ForwardRows& rows, const PagedRows& paged,
+                     const BlockListParams& lists, const std::optional<In<i32, 3>>& order,
+                     const std::optional<SplitKvPartials>& shared, const Scalar<f32>& scale,
+                     bool no_keys, SoftmaxPass pass, const ForwardTiles& tiles)
       : spec_(facts.spec),
         traversal_(facts.traversal),
         rescaling_(facts.numerics.rescaling),
@@ -59,7 +59,7 @@ class Program {
     const bool is_masked = spec_.mask || spec_.kv_range || spec_.blocks;
     const int rows = tiles_.block_q;
     if (paged_.work) return tiles_of_work();
-    if (shared_) return tiles_of_several();
+    if (shared_) return split_kv_tiles();
     if (programs_ > 1) return tiles_of_clusters();
     for (auto [b, h, m] : grid(space(), 1, 1, rows, balanced_pairs.when(is_masked)))
       one_tile(b, h, m, fallback_flags);
@@ -74,7 +74,7 @@ class Program {
   }
 
   /// Several clusters share each tile; the last one to finish stores it.
-  void tiles_of_several() const {
+  void split_kv_tiles() const {
     const Tile entries = x_.O.dim(0), heads = x_.O.dim(1);
     const SplitKvPartials& shared = *shared_;
     for (auto [b, h, c] : grid({entries, heads, shared.clusters}, 1, 1, 1, cluster(programs_))) {
@@ -483,8 +483,9 @@ ForwardKernel<T> forward_kernel(const char* name, std::shared_ptr<const Attentio
                   if (split_kv.acc_partials)
                     shared.emplace(SplitKvPartials{*split_kv.acc_partials, *split_kv.row_stats,
                                                    fallback.words, fallback.programs});
-                  const Program<T> program(*facts, tensors, softmax, rows, paged, lists, order,
-                                           shared, scale, rows.no_keys, fallback.pass, tiles);
+                  const ForwardTileProgram<T> program(*facts, tensors, softmax, rows, paged, lists,
+                                                      order, shared, scale, rows.no_keys,
+                                                      fallback.pass, tiles);
                   // The recompute pass skips unflagged tiles, varlen leaves rows outside of
                   // sequences unchanged, and unnormalized scores have no lse.
                   const bool is_second = fallback.pass == SoftmaxPass::recompute,

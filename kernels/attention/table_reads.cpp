@@ -4,6 +4,7 @@
 
 #include "kernels/argument_error.h"
 #include "kernels/attention/query_rows.h"
+#include "tegula/called_from.h"
 
 namespace tegula::kernels {
 namespace {
@@ -92,7 +93,8 @@ void AttentionTables::check(const TableReads& reads, const char* function, Argum
     if (r.argument != argument || r.table->rank() <= r.axis) continue;
     const std::int64_t entries = r.table->size(r.axis);
     if (entries >= count) continue;
-    const std::string place = r.at.known() ? fmt::format(" at {}:{}", r.at.file, r.at.line) : "";
+    const std::string place =
+        tegula::detail::is_of_call(r.at) ? "" : fmt::format(" at {}:{}", r.at.file, r.at.line);
     throw_argument_error(ErrorId::table_extent,
                          fmt::format("the tensor that the {} reads{}", function, place), entries,
                          r.axis, name, count);

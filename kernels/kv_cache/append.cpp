@@ -41,7 +41,7 @@ TokenRows rows_of(const SequenceRange& request, const Index& m, const Tile& b) {
   const Index rows = request.queries(m).until(*request.q_end);
   return {rows, rows.shifted(request.seqlen_kv - *request.q_end), b, request.seqlen_kv};
 }
-/// Returns the only row of a request; a row that is in no tensor if it has none.
+/// Returns the only row of a request; an out-of-bounds row if it has none.
 TokenRows row_of(const SequenceRange& request, const Tile& b) {
   tegula::detail::report_unless(*request.q_end - *request.q_first <= 1, "request",
                                 "a request has more queries than max_seqlen_q", {});

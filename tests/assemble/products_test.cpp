@@ -28,7 +28,8 @@ TEST_F(Assembled, Matmul) {
     }
 }
 
-/// The tensor cores' types other than halves, few rows by exchanged operands, and gated matmuls.
+/// Types of the tensor cores other than f16 and bf16, few rows with swapped operands, and gated
+/// matmuls.
 TEST_F(Assembled, MatmulTypes) {
   const std::vector<runtime::Backend> backends = here();
   const Stream stream(Device::cpu());
@@ -56,7 +57,7 @@ TEST_F(Assembled, MatmulTypes) {
         traced("matmul", [&] { matmul(stream, A, B, C, c.config, c.options); });
     for (const runtime::Backend backend : backends) expect_clean(kernel, "sm_90a", true, backend);
   }
-  // Rows that no asynchronous copy can load are repacked first.
+  // Rows that asynchronous copies cannot load are repacked first.
   const Tensor X = host({37, 67}), Y = host({67, 51}), Z = host({37, 51});
   const auto odd = [&](const char* kernel, const MatmulConfig& config) {
     return traced(kernel, [&] { matmul(stream, X, Y, Z, config); });
@@ -67,7 +68,7 @@ TEST_F(Assembled, MatmulTypes) {
     expect_clean(copies, "sm_90a", false, backend);
     expect_clean(of_copies, "sm_90a", true, backend);
   }
-  // Or read as they lie: all elements of a step are in registers at once.
+  // Or read as they are stored: all elements of a step are in registers at once.
   for (const int bn : {64, 128})
     for (const bool transposed : {false, true}) {
       const Tensor V = transposed ? host({51, 67}).transpose(0, 1) : Y;
@@ -111,8 +112,8 @@ TEST_F(Assembled, MatmulOfSharedOperands) {
   }
 }
 
-/// Epilogue operands come without shared memory, for which a ring that is never empty leaves no
-/// room, and leave enough registers.
+/// Epilogue operands are loaded without shared memory, which the ring fills, and leave enough
+/// registers.
 TEST_F(Assembled, MatmulWithOperandsOfItsEpilogue) {
   const auto dense = fused_matmul<bf16, bf16>(
       [](Tile acc, Index m, Index n, In<bf16, 1> bias, In<bf16, 2> residual) {
@@ -271,7 +272,7 @@ TEST_F(Assembled, TwoMmasOfOneLoop) {
 
 TEST_F(Assembled, MatmulByNvrtc) {
   if (!runtime::diagnose().finding("NVRTC").present) GTEST_SKIP() << "no NVRTC here";
-  // f16: the tests before have traced bf16, and a kernel is traced once.
+  // f16: earlier tests have traced bf16, and a kernel is traced once.
   const auto half = [] { return Tensor::zeros({64, 64}, DType::f16, Device::cpu()); };
   const Tensor A = half(), B = half(), C = half();
   const MatmulConfig whole{.bm = 128, .bn = 256, .bk = 64};

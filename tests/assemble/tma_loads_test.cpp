@@ -1,4 +1,4 @@
-// Attention with a bias of each pair loaded by TMA: no spills, by either emitter.
+// Attention whose bias of each pair is loaded by TMA: neither emitter's code spills.
 #include <tuple>
 
 #include "tegula/kernels/attention.h"
@@ -33,7 +33,7 @@ TEST_F(Assembled, AttentionWithABiasByTma) {
     }
 }
 
-/// Steps of as many keys as gathers take; of head dim 64 more than are chosen.
+/// Steps of as many keys as gathers support; for head dim 64, more than the default.
 TEST_F(Assembled, OtherStepsWithABiasByTma) {
   for (const auto& [dim, keys, dtype] :
        {std::tuple{64, 64, DType::f32}, {64, 128, DType::f32}, {128, 64, DType::bf16}})
@@ -41,7 +41,7 @@ TEST_F(Assembled, OtherStepsWithABiasByTma) {
                          {.tiles = AttentionTileShape{128, keys}});
 }
 
-/// In addition to the block search, and to another tensor that threads read.
+/// Together with the block search and with another tensor that threads read.
 TEST_F(Assembled, AListWithABiasByTma) {
   const Mask documents = masks::document(Tensor::zeros({64}, DType::i32, Device::cpu())),
              padding = masks::key_padding(Tensor::zeros({1}, DType::i32, Device::cpu()));
@@ -51,8 +51,8 @@ TEST_F(Assembled, AListWithABiasByTma) {
         expect_loaded_by_tma({.mask = mask}, dim, dtype);
 }
 
-/// Without room for it in rings a few registers spill, and compiled again with fewer passes the
-/// plan needs more shared memory than there is.
+/// Without room for the bias in rings, a few registers spill; the second compilation, with fewer
+/// passes, needs more shared memory than the target has.
 TEST_F(Assembled, ABiasThatTmaHasNoRoomForFits) {
   AttentionSpec spec;
   spec.score =

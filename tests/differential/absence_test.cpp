@@ -362,7 +362,7 @@ TEST_P(Absence, EachOp) {
         if (test.takes_two || q == Pattern::All) run(test, p, q, GetParam());
 }
 
-/// A side that has no end is stored wherever the program's tile lies.
+/// A dimension without an end is stored wherever the program's tile is.
 TEST_P(Absence, AChoiceFarFromTheStart) {
   const auto k = kernel("far", [](In<f32, 1> x, Out<f32, 1> by_where, Out<f32, 1> by_if) {
     by_where.partial(), by_if.partial();

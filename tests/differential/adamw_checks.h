@@ -1,5 +1,5 @@
 #pragma once
-// AdamW against a reference in double, step by step.
+// AdamW compared with a reference in double, step by step.
 #include <vector>
 
 #include "tegula/kernels/adamw.h"
@@ -69,8 +69,8 @@ inline void check_adamw(Device device) {
   }
 }
 
-/// One step of ones by gradients of one without moments: the exact weights are 0.999, about a
-/// quarter of the way from 1 to its lower neighbour in bf16.
+/// One step on weights of 1 with gradients of 1 and no moments: the exact weights are 0.999, about
+/// a quarter of the way from 1 to the next lower number in bf16.
 inline std::vector<double> stochastic_weights(Device device, std::uint64_t seed, std::int64_t step,
                                               bool is_aligned) {
   constexpr std::int64_t kCount = 3 * 4096 + 77;

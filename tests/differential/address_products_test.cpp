@@ -1,6 +1,6 @@
-// Products of matrices at addresses that the kernel reads from memory: both operands go by cp.async
-// into wgmmas, within loops and branches of the device. Exact on small integers, on every device
-// that is here.
+// Products of matrices at addresses that the kernel reads from memory: cp.async copies both
+// operands for wgmma, inside loops and branches of the device. Exact on small integers, on every
+// available device.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,8 +33,8 @@ struct Shape {
   std::int64_t m, n, k;
 };
 
-/// Operands and results of many shapes, and their tables. Rows are `pad` elements longer than n
-/// and k.
+/// Operands and results of many shapes, and their tables. Rows are `pad` elements longer than n and
+/// k.
 struct Products {
   Products(const std::vector<Shape>& shapes, Device device, std::int64_t pad = 0)
       : shapes(shapes), device(device), pad(pad) {
@@ -82,8 +82,8 @@ struct Products {
   std::vector<u64> addresses;
 };
 
-/// Extents that are whole pieces and no whole tiles; groups without rows, columns or depth; fewer
-/// steps than the ring has slots, and more.
+/// Extents that are multiples of a chunk but not of a tile; groups without rows, columns or depth;
+/// fewer steps than the ring has slots, and more.
 const std::vector<Shape> kShapes{{70, 136, 64}, {1, 8, 8},     {0, 8, 8},     {40, 0, 40},
                                  {9, 64, 0},    {64, 72, 200}, {130, 64, 456}};
 
@@ -122,7 +122,7 @@ TEST_P(AddressProducts, ManyShapes) {
   }
 }
 
-/// One product after another on the same memory: what one writes is an operand of the next.
+/// A chain of products: the result of one is an operand of the next.
 TEST_P(AddressProducts, TheResultsBefore) {
   const auto chain = kernel("chain", [](In<u64, 1> addresses, Scalar<i32> count, Scalar<i32> n8) {
     for (auto p : grid(GridSpace({1}), 1)) {
@@ -208,7 +208,7 @@ TEST_P(AddressProducts, OddRows) {
   all.expect_results();
 }
 
-/// A view that a loop moves by an element: what one thread writes, another one reads in the next
+/// A loop moves a view by an element: a thread reads what another one wrote in the previous
 /// iteration.
 TEST_P(AddressProducts, ViewsThatMove) {
   const auto moved = kernel("moved", [](In<u64, 1> addresses, Scalar<i32> n) {
@@ -227,7 +227,7 @@ TEST_P(AddressProducts, ViewsThatMove) {
   EXPECT_EQ(x.to_doubles(), want);
 }
 
-/// Rows that share all but one element: what is stored through one is read through another.
+/// Rows that share all but one element: a store through one row is read through another.
 TEST_P(AddressProducts, ViewsWithOverlappingRows) {
   const auto overlapping = kernel("overlapping", [](In<u64, 1> addresses, Out<i32, 2> y) {
     for (auto p : grid(GridSpace({1}), 1)) {
@@ -245,7 +245,7 @@ TEST_P(AddressProducts, ViewsWithOverlappingRows) {
   EXPECT_EQ(y.to_doubles(), want);
 }
 
-/// A stride that is no multiple of the promise is found where rows are read.
+/// A stride that violates the promise is reported where rows are read.
 TEST(AddressProduct, UnalignedRows) {
   const auto read = kernel("read_rows", [](In<u64, 1> table, In<i32, 1> n, Out<f16, 2> y) {
     for (auto r : grid(rows(y), 8)) {

@@ -147,7 +147,7 @@ TEST_P(AddressViews, AlignedRowsMoveInPieces) {
   EXPECT_EQ(picked.to_doubles(), some);
 }
 
-/// A promise that does not hold is found where it is relied on.
+/// A violated promise is reported where the kernel relies on it.
 TEST(AddressView, UnalignedAddress) {
   const auto read = kernel("read_pieces", [](In<u64, 1> table, Out<f32, 1> y) {
     for (auto i : grid(y, 128))
@@ -246,7 +246,7 @@ TEST_P(AddressViews, ElementsOutsideAreAbsent) {
   EXPECT_EQ(y.to_doubles(), (std::vector<double>{-2, 4, -9, -11, -2, 2, 0, -1}));
 }
 
-/// An address that no tensor owns, as far as the host can tell.
+/// An address that belongs to no tensor known to the host.
 /// A parameter is a part of the tensor that the view has.
 TEST_P(AddressViews, AroundAParameter) {
   const auto copied = kernel("around", [](In<u64, 1> table, In<f32, 1> part, Out<f32, 1> y) {

@@ -1,5 +1,5 @@
-// Reshapes, transposes and permutes of tiles of any extents, on every available device: what no
-// layout of registers follows goes through shared memory.
+// Reshapes, transposes and permutes of tiles of any extents, on every available device; those that
+// no register layout can express use shared memory.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,7 +17,7 @@ using test::expect_equal;
 
 class AnyExtents : public test::OnDevice {
  protected:
-  /// Numbers that wrap around where the type is narrow.
+  /// Numbers that wrap around in narrow types.
   Tensor iota(const Dims& shape, DType dtype) const {
     return Tensor::iota(shape, DType::i64, Device::cpu()).cast(dtype).to(GetParam());
   }
@@ -87,7 +87,7 @@ TEST_P(AnyExtents, Permutes) {
   expect_equal(y, want);
 }
 
-/// The whole matrix read in its other order.
+/// The whole matrix, read in column-major order.
 TEST_P(AnyExtents, MatricesAsOthers) {
   const auto other = kernel("other", [](In<f32, 2> x, Out<f32, 2> y) {
     for ([[maybe_unused]] auto i : grid(GridSpace(full<i32>(1)), 1)) {
@@ -128,7 +128,7 @@ TEST_P(AnyExtents, FoldsConditionsAndPointers) {
   expect_equal(copy, x.to_doubles());
 }
 
-/// A reshape of what costs nothing to make: constants and ranges.
+/// Reshapes of tiles that are free to compute: constants and ranges.
 TEST_P(AnyExtents, FreeTiles) {
   const auto ranges = kernel("ranges", [](In<i32, 2> x, Out<i32, 2> y) {
     for (auto [r, c] : grid(y, 10, 12))
@@ -250,7 +250,7 @@ TEST_P(AnyExtents, ScansOfShortAxes) {
   expect_equal(y, want);
 }
 
-/// In loops and branches, carried from step to step.
+/// In loops and branches, with loop-carried tiles.
 TEST_P(AnyExtents, Carried) {
   const auto carried = kernel("carried", [](In<f32, 2> x, Out<f32, 2> y) {
     for ([[maybe_unused]] auto i : grid(GridSpace(full<i32>(1)), 1)) {

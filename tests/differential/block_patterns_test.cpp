@@ -1,5 +1,5 @@
-// Block lists of patterns: what the host says, BigBird, and what a router chose; and trees of
-// tokens, through attention.
+// Attention with block lists: given by the host, BigBird, or chosen by a router; and with trees of
+// tokens.
 #include "tegula/kernels/block_patterns.h"
 
 #include <set>
@@ -60,7 +60,7 @@ TEST_P(BlockPatterns, TheHost) {
   expect_near(in.run(attention({.mask = mask, .blocks = list})),
               in.expected([&](auto b, auto h, auto q, auto kv) {
                 const BlockCoverage is = use(b, h, q / 64, kv / 80);
-                // The last block is not full: what is whole has a mask there, too.
+                // The last block is not full, so a block without a mask gets one there.
                 const bool is_masked = is == BlockCoverage::partial || kv >= 400;
                 return is != BlockCoverage::empty && (!is_masked || q + 40 >= kv);
               }));
@@ -100,7 +100,7 @@ TEST_P(BlockPatterns, BigBirdHasItsThreeKinds) {
   }
 }
 
-/// A router's choice of 5: out of order, with entries that are none.
+/// A router's choice of 5 blocks, out of order, with invalid entries.
 const std::vector<i32> kChoice{3, -1, 0, 99, -1, 4, 1, 0, -7, 3, 2, 0, 4, 1, 3, -1, 6, -1, -1, 7};
 
 TEST_P(BlockPatterns, ARouter) {
@@ -120,7 +120,7 @@ TEST_P(BlockPatterns, ARouter) {
     select_blocks(Stream(device()), indices, 300, within, list);
     return rows_of(list);
   };
-  // One list, filled three times; the attention of the first is made before it is.
+  // One list, filled three times; the first attention object is made before the list.
   const Rows all = select(BlockInterior::full);
   EXPECT_EQ(all.blocks[0], (std::set<int>{0, 3}));
   EXPECT_EQ(all.whole[1], (std::set<int>{0, 1, 3})) << "44 keys of block 4 exist";
@@ -138,7 +138,7 @@ TEST_P(BlockPatterns, ARouter) {
       in.expected([&](auto, auto, auto q, auto kv) { return (q + kv) % 3 && chosen(q, kv); }));
 }
 
-/// More choices than a program looks at together.
+/// More choices than a program reads at once.
 TEST_P(BlockPatterns, ARouterWithManyChoices) {
   const BlockList list = empty_block_list(
       {.seqlen_q = 20, .seqlen_kv = 16 * 400, .block_q = 16, .block_kv = 16}, 300, device());

@@ -88,7 +88,7 @@ TEST_P(Copies, OperandsAsTmaTakesThem) {
   EXPECT_FALSE((RepackedOperand{bytes, -2, LayoutRequirement::tma_compatible}.needs_repack()));
   EXPECT_TRUE((RepackedOperand{bytes, -2, LayoutRequirement::contiguous_dim}.needs_repack()));
 
-  // The operand that a kernel would read, copied to where the test can look at it.
+  // The operand that a kernel would read, copied for the test.
   using enum LayoutRequirement;
   const auto read = [&](const Tensor& operand, int dim, LayoutRequirement wanted) {
     const Tensor to = filled(operand.shape(), operand.dtype());

@@ -11,7 +11,7 @@
 namespace tegula::test {
 using namespace kernels;
 
-/// Many ties, both zeros, infinities and NaN first, between numbers and last.
+/// Many ties, both zeros, infinities, and NaN at the start, between numbers and at the end.
 inline Doubles keys_with_ties(std::int64_t n, DType dtype, std::int64_t distinct) {
   Doubles keys(n);
   for (std::int64_t i = 0; i < n; ++i) {
@@ -35,7 +35,7 @@ inline std::vector<std::int64_t> order_of(std::span<const double> keys, Directio
     if (std::isnan(keys[a]) || std::isnan(keys[b])) return !std::isnan(keys[a]);
     return direction == Direction::ascending ? keys[a] < keys[b] : keys[a] > keys[b];
   });
-  // A NaN is not before another.
+  // No NaN precedes another NaN.
   std::stable_partition(order.begin(), order.end(),
                         [&](std::int64_t i) { return !std::isnan(keys[i]); });
   return order;
@@ -120,7 +120,7 @@ inline void check_sorts_of_extremes(Device device) {
   check_sort_of_extremes<i32>(device), check_sort_of_extremes<u32>(device);
   check_sort_of_extremes<i64>(device), check_sort_of_extremes<u64>(device);
 }
-/// More tiles than a program looks at before it decides.
+/// More tiles than a program reads before it decides.
 inline void check_sort_of_many_tiles(Device device) {
   check_sort(45000, DType::i32, Direction::descending, device);
 }
@@ -169,8 +169,8 @@ inline void check_topks(Device device) {
     }
 }
 
-/// Rows whose best numbers are worse than the zeros that memory after a row would give, and rows
-/// of NaN next to infinities.
+/// Rows whose best numbers are worse than the zeros in memory after the row, and rows of NaN and
+/// infinities.
 inline void check_topks_of_extremes(Device device) {
   for (const std::int64_t n : {500, 512})
     for (const DType dtype : {DType::bf16, DType::f32})
@@ -193,8 +193,8 @@ inline void check_topks_of_extremes(Device device) {
     }
 }
 
-/// Rows of the lengths that words of key and place compare: with ties, all alike, and of NaN but
-/// for fewer numbers than are wanted.
+/// Rows short enough to compare words of key and position: with ties, of equal elements, and of NaN
+/// with fewer numbers than requested.
 inline void check_topks_by_words(Device device) {
   for (const std::int64_t n : {128, 256, 512, 1024})
     for (const auto& [direction, k] : {std::pair{Direction::descending, 8},
@@ -211,7 +211,7 @@ inline void check_topks_by_words(Device device) {
     }
 }
 
-/// Rows that are apart, after a call for rows of the same shape that do not.
+/// Rows with gaps between them, after a call with contiguous rows of the same shape.
 inline void check_topk_of_parts(Device device) {
   const Tensor wide = tensor_of(keys_with_ties(5 * 256, DType::bf16, 90), {5, 256}, DType::bf16,
                                 device),

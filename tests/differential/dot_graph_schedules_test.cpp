@@ -191,7 +191,7 @@ TEST_P(Untied, TokenBetweenProducts) {
   EXPECT_EQ(std::ranges::count(in_turn(traced.kernel(), text), ir::Opcode::Min), 1);
 }
 
-/// Each channel has slots of its own, and the producer loads in another order.
+/// Each channel has its own slots, and the producer loads in another order.
 TEST_P(Untied, SlotsAndOrderOfLoads) {
   const auto plain = untied();
   call(plain, 256);
@@ -215,7 +215,7 @@ auto plain_gemm(int tile, int bk) {
   });
 }
 
-/// As many warps as an author says, and nothing else of the plan.
+/// The author chooses the number of warps and nothing else of the plan.
 TEST_P(DotGraphSchedules, NumberOfWarpsAlone) {
   const auto gemm = plain_gemm(64, 32);
   const Tensor A = integers({70, 72}, DType::bf16, 1), B = integers({72, 136}, DType::bf16, 2),
@@ -265,7 +265,7 @@ TEST_P(DotGraphSchedules, AChannelForEachOperand) {
   EXPECT_NE(said.find("tma slots 3 load#1\n"), std::string::npos) << said;
 }
 
-/// An order that no step can run is refused with the line of it that is not had.
+/// An order that no step can execute is rejected with its first unsupported line.
 TEST_P(DotGraphSchedules, ImpossibleOrder) {
   if (!is_compiled())
     GTEST_SKIP() << "the interpreter runs the tile form, in which nothing is ordered";
@@ -282,7 +282,7 @@ TEST_P(DotGraphSchedules, ImpossibleOrder) {
   }
 }
 
-/// A Schedule of TEGULA_PLAN is asked for as an author's is.
+/// A Schedule in TEGULA_PLAN is requested like an author's.
 TEST_P(DotGraphSchedules, ImpossibleOrderOfTheEnvironment) {
   if (!is_compiled()) GTEST_SKIP() << "the tile form has no order";
   const auto plain = tied(128, 64);

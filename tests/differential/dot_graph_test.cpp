@@ -235,7 +235,7 @@ TEST_P(DotGraph, LinearAttention) {
   expect_wgmmas(chunks, 4);
 }
 
-/// A loop that is not entered says nothing of another one.
+/// A loop without iterations implies nothing about another one.
 TEST_P(DotGraph, AssumptionsOfALoop) {
   const auto sums = kernel("assumed", [](In<bf16, 2> A, In<bf16, 2> B, Scalar<i32> first,
                                          Scalar<i32> second, Out<f32, 2> C) {

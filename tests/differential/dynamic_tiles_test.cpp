@@ -1,5 +1,5 @@
 // Dynamic (plan.dynamic_scheduler) and static tile schedulers give the same results; the simulator
-// finds faults that a lowering of the counter could have.
+// finds faults planted in the lowering of the counter.
 #include <functional>
 #include <optional>
 
@@ -29,8 +29,8 @@ class DynamicTiles : public testing::TestWithParam<Device> {};
 INSTANTIATE_TEST_SUITE_P(Devices, DynamicTiles, testing::ValuesIn(test::devices()),
                          test::device_name);
 
-/// None, one, fewer than programs (the simulator has four), as many, and many; each twice, so that
-/// the second launch finds the counter as the first has left it.
+/// No tile, one, fewer than programs (the simulator has four), as many, and many; each twice, so
+/// that the second launch begins with the counter that the first one leaves.
 TEST_P(DynamicTiles, AnyNumber) {
   for (const char* plan :
        {"", "dynamic_scheduler=0", "producer_warps=0 consumer_registers=0", "stages=2"}) {
@@ -53,8 +53,7 @@ TEST_P(DynamicTiles, AnyNumber) {
   }
 }
 
-/// Documents that a list finds, one after another in one tensor, by head dims of both kinds of
-/// roles.
+/// Packed documents with a block list, for head dims of both kinds of roles.
 TEST_P(DynamicTiles, Documents) {
   for (const char* plan : {"", "dynamic_scheduler=0"}) {
     SCOPED_TRACE(plan);
@@ -116,7 +115,7 @@ class Planted : public testing::Test {
     return op;
   }
 
-  /// Some order of warps and programs shows the fault.
+  /// At least one order of warps and programs shows the fault.
   std::vector<sim::Detector> run() {
     const LaunchArgs args{{&in_.A, 0}, {&in_.B, 0}, {&in_.blocks, 0}, {&C_, 0}};
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {

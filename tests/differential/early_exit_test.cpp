@@ -87,7 +87,7 @@ TEST_P(EarlyExit, LeavesTheInnerLoopOnly) {
   }
 }
 
-/// The condition of a `while_` that was left is not asked again: it would read outside of `x`.
+/// The condition of a `while_` that was left is not evaluated again: it would read outside `x`.
 TEST_P(EarlyExit, LeavesWhile) {
   const auto k = kernel("find", [](Ptr<i32> x, Scalar<i32> count, Out<i32, 1> y) {
     for (auto i : grid(y, 1)) {

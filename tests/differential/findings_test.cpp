@@ -1,5 +1,5 @@
-// Findings of the devices that run on the host in a program while it runs: an error of its own
-// class, said once, with a code, the kernel's line, and the argument's element.
+// Faults that `cpu` and `sim` find while a program runs: a ProgramError, thrown once, with a code,
+// the kernel's line and the argument's element.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ struct Found {
   std::string code, text, place;
 };
 
-/// The findings of the call; empty where it is nothing.
+/// Returns the findings of the call; "" if there are none.
 Found found_by(const std::function<void()>& call) {
   try {
     call();
@@ -63,7 +63,7 @@ TEST_P(Findings, AWaitForAWordThatNeverChanges) {
   EXPECT_EQ(found_by([&] { k(i32s({1}, 7), f32s({4})); }).text, "");
 }
 
-TEST_P(Findings, ALoopThatGoesOnForEver) {
+TEST_P(Findings, AnEndlessLoop) {
   Env few = env();
   few.loop_limit = 100'000;
   const EnvOverride with(few);
@@ -84,8 +84,8 @@ TEST_P(Findings, ALoopThatGoesOnForEver) {
   EXPECT_THAT(grows.text, HasSubstr("TEGULA_LOOP_LIMIT"));
 }
 
-/// Loops whose condition depends on what they count through memory: that of the program, or that
-/// by which warps agree on a condition.
+/// Loops whose condition depends on a counter in memory: the program's memory, or that through
+/// which warps agree on a condition.
 TEST_P(Findings, LoopsThatCountThroughMemoryEnd) {
   const auto seldom = kernel("seldom", [](Ptr<i32> word, Out<i32, 1> z) {
     for (auto i : grid(z, 1)) {
@@ -128,7 +128,7 @@ TEST_P(Findings, LoopsThatCountThroughMemoryEnd) {
   EXPECT_EQ(z.to_vector<i32>()[200], 1300);
 }
 
-/// The same loops without a change that decides.
+/// The same loops without a change that their condition depends on.
 TEST_P(Findings, LoopsThatCountOnlyForThemselvesDoNotEnd) {
   const auto lock = kernel("lock", [](Ptr<i32> word, Out<i32, 1> z) {
     for (auto i : grid(z, 1)) {
@@ -191,7 +191,7 @@ TEST_P(Findings, ALockOrdersGuardedAccesses) {
   EXPECT_EQ(found_by([&] { run(MemoryOrder::relaxed); }).code, "T1301");
 }
 
-/// Each program adds to what the one before it has published.
+/// Each program adds to the value that the previous one has published.
 TEST_P(Findings, AFlagOrdersALookBack) {
   const auto sums = [](MemoryOrder publish) {
     return kernel(
@@ -231,7 +231,7 @@ TEST_P(Findings, AReadOfAnotherProgramsWrite) {
 
 // ---- elements read outside their view -----------------------------------------------------------
 
-/// Rows of a table that ids name; some program has a number that no id has.
+/// Rows of a table selected by ids; one program has no id.
 TEST_P(Findings, AnElementReadOutsideItsViewThatDecides) {
   const auto reads = [&](const std::function<Tile(const Tile&, const In<i32, 1>&)>& row,
                          std::int64_t ids) {
@@ -260,7 +260,7 @@ TEST_P(Findings, AnElementReadOutsideItsViewThatDecides) {
   EXPECT_EQ(reads(chosen_wrongly, 5).code, "T1314");
 }
 
-/// As a bound, a condition, the end of a crop and an address; only where that is reached.
+/// As a bound, a condition, the end of a crop and an address; only if the use is reached.
 TEST_P(Findings, AnElementReadOutsideItsViewAsABoundOrACondition) {
   const auto reads = [&](int use, std::int64_t ends) {
     const auto k = kernel("reads", [use](In<i32, 1> ends, Ptr<f32> x, Out<f32, 1> y) {
@@ -309,7 +309,7 @@ TEST_P(Findings, StepsThatAreNotIndependent) {
 
 // ---- assumptions --------------------------------------------------------------------------------
 
-/// An element that a mask leaves unread does not decide what the mask has decided.
+/// A masked-off element does not affect a condition that the mask decides.
 TEST_P(Findings, AnElementThatAMaskHides) {
   const auto positive = kernel("positive", [](Ptr<f32> p, Out<bool, 2> y, Scalar<i32> n) {
     for (auto i : grid(cols(y), 64)) {
@@ -325,8 +325,8 @@ TEST_P(Findings, AnElementThatAMaskHides) {
   EXPECT_EQ(y.to_doubles(), want);
 }
 
-/// Elements that pad a tile to the machine's extents hold nothing, and nothing looks at them.
-TEST_P(Findings, PaddingOfAnIndexThatIsNotThere) {
+/// Elements that pad a tile to the machine's extents are undefined and unused.
+TEST_P(Findings, PaddingOfAnIndex) {
   const auto chosen = kernel("chosen", [](In<i32, 2> x, InOut<i32, 1> y) {
     for (auto r : grid({1}, 1)) {
       (void)r;
@@ -342,7 +342,7 @@ TEST_P(Findings, PaddingOfAnIndexThatIsNotThere) {
   EXPECT_EQ(y.to_doubles(), want);
 }
 
-/// Addresses count where the mask holds: those that it hides, or that pad a tile, are nowhere.
+/// Addresses are checked where the mask holds; those that it hides, or that pad a tile, are not.
 TEST_P(Findings, AddressesThatAMaskHides) {
   const auto followed =
       kernel("followed", [](Ptr<i32> next, Ptr<i32> p, Ptr<i32> q, Scalar<i32> n) {
@@ -472,7 +472,7 @@ TEST_P(Findings, APartialOutMayKeepElements) {
   EXPECT_EQ(found_by([&] { in_place(f32s({90}), z); }).text, "");
 }
 
-TEST_P(Findings, ARowOfATableThatIsNotThere) {
+TEST_P(Findings, AMissingRowOfATable) {
   const auto rows_of = kernel("embedding", [](In<f32, 2> t, In<i32, 1> ids, Out<f32, 2> y) {
     for (auto [r, c] : grid(y, 1, 64)) y(r, c) = t(ids(r), c);
   });

@@ -72,7 +72,7 @@ struct Shape {
   std::int64_t m, n, k;
 };
 
-/// A single element that is after its view's end, and what stands for it there.
+/// A single element after its view's end, and the value used for it.
 TEST_P(EveryDevice, AbsentScalar) {
   const auto halves = kernel("halves", [](In<i32, 2> x, Out<i32, 1> z) {
     for (auto i : grid(z, 4)) {

@@ -63,7 +63,7 @@ TEST_P(PeeledIteration, SelectsOperands) {
   }
 }
 
-/// After the first iteration nothing needs the first MMA, which stays where it is.
+/// After the first iteration nothing needs the first MMA, which is not moved.
 TEST_P(PeeledIteration, OnlyItMultiplies) {
   const auto once = kernel("once", [](In<bf16, 2> Q, In<bf16, 2> K, In<bf16, 2> V, Out<f32, 2> O) {
     const Index d = slice(0, 64);

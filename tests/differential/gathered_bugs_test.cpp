@@ -46,9 +46,9 @@ test::MemoryProgram gathered_segments(Device device) {
   return p;
 }
 
-/// The wait for a step's rows; behind it stand a fence and a barrier.
+/// The wait for a step's rows; a fence and a barrier follow it.
 OpId wait_for_rows(const Kernel& k) { return test::all_ops(k, Opcode::CpAsyncWait).front(); }
-/// The wait for a tile's last MMAs: behind it stands the barrier in front of the next copies.
+/// The wait for a tile's last MMAs, which precedes the barrier before the next copies.
 OpId end_of_tile(const Kernel& k) {
   for (OpId wait : test::all_ops(k, Opcode::WgmmaWait))
     if (k[wait].attrs.i(AttrName::count) == 0) return wait;

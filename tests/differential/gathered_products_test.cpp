@@ -30,7 +30,7 @@ class GatheredProducts : public test::OnDevice {
 INSTANTIATE_TEST_SUITE_P(Devices, GatheredProducts, testing::ValuesIn(test::devices()),
                          test::device_name);
 
-/// Some of the `n` rows come twice, some lie outside of `rows`, some are none at all.
+/// Some of the `n` rows are repeated, some are outside `rows`, some are -1.
 std::vector<i32> places(int n, int rows) {
   std::vector<i32> all;
   for (int i = 0; i < n; ++i)
@@ -161,13 +161,13 @@ INSTANTIATE_TEST_SUITE_P(Devices, ScheduledGathers, testing::ValuesIn(test::devi
                          test::device_name);
 
 TEST_P(ScheduledGathers, Segments) { expect_segments<bf16>({128, 128, 64}, false, "a=gathered"); }
-/// Few rows, which lie along the tensor cores' columns.
+/// Few rows, which are the tensor cores' columns.
 TEST_P(ScheduledGathers, AlongColumns) {
   expect_segments<f16>({144, 128, 64}, true, "b=gathered^T");
 }
 
-/// Warps with two blocks of rows have no order of registers for columns that are no power of two:
-/// such a product is no wgmma.
+/// Warps with two blocks of rows have no register order for a number of columns that is not a power
+/// of two: such a product does not use wgmma.
 TEST_P(GatheredProducts, BlocksOfRowsBelowEachOther) {
   const std::vector<i32> offsets{0, 5, 100};
   const auto from = places(100, 90);

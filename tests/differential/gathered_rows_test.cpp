@@ -35,7 +35,7 @@ void expect_equal(const Tensor& got, const std::vector<double>& want) {
   for (std::size_t i = 0; i < want.size(); ++i) ASSERT_EQ(values[i], want[i]) << "element " << i;
 }
 
-/// Some of the `n` places come twice, some lie outside of `rows`, some are none at all.
+/// Some of the `n` positions are repeated, some are outside `rows`, some are -1.
 std::vector<i32> places(int n, int rows) {
   std::vector<i32> all;
   for (int i = 0; i < n; ++i)
@@ -135,7 +135,7 @@ TEST_P(GatheredRows, SeveralDimensions) {
         for (auto i : grid(GridSpace({planes.dim(0)}), 4)) {
           // One row of another plane for each of [4, 8] places; [4, 8, 5].
           y(i, slice(0, 8), slice(0, 5)) = x(1, rows(i, slice(0, 8)), slice(2, 5), 0);
-          // A box in front, two index tiles, a box behind; [2, 4, 3].
+          // A box, two index tiles, a box; [2, 4, 3].
           w(slice(0, 2), i, slice(0, 3)) = x(slice(0, 2), planes(i), planes(i) + 1, slice(0, 3));
         }
       });

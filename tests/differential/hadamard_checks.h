@@ -36,7 +36,7 @@ inline void check_hadamards(Device device) {
       });
 }
 
-/// One entry of 1: the result is the matrix' column, whose signs tell all orders apart.
+/// A single 1: the result is a column of the matrix, whose signs distinguish all orders.
 inline void check_hadamard_matrix(Device device) {
   for (const std::int64_t columns : {16, 2048, 4096}) {
     Doubles unit(static_cast<std::size_t>(4 * columns), 0);

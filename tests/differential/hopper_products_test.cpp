@@ -180,7 +180,7 @@ TEST_P(HopperMatmul, TwoAccumulatorsOverOneOperand) {
   EXPECT_EQ(said.find("overlapped=0"), std::string::npos) << said;
 }
 
-/// A mainloop inside the user's own loop: the ring goes on from iteration to iteration.
+/// A mainloop inside the user's own loop: the ring continues from iteration to iteration.
 TEST_P(HopperMatmul, LoopsInLoops) {
   const auto sums = kernel("sums", [](In<bf16, 3> A, In<bf16, 3> B, Out<f32, 2> C) {
     for (auto [m, n] : grid(C, 64, 64)) {

@@ -77,7 +77,7 @@ inline void check_log_matmuls(Device device) {
   }
 }
 
-/// Rows and columns whose maxima never meet, of zero probability, and with inf and NaN.
+/// Rows and columns whose maxima are at different k, of zero probability, and with inf and NaN.
 inline void check_log_matmul_extremes(Device device) {
   const LogMatmulCase c{40, 70, 30, 1};
   Doubles a = normals(c.m * c.k, 1, 3), b = normals(c.k * c.n, 1, 4);

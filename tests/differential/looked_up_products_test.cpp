@@ -1,5 +1,5 @@
-// Products whose rows are selected by index tiles that the loop computes: copied ahead where that
-// is possible, and right where it is not. Exact on small integers.
+// Matmuls whose rows are selected by index tiles that the loop computes: prefetched where possible,
+// and correct where not. Exact on small integers.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kRows = 40, kColumns = 64, kPage = 8;
 
-/// Positions of a list of `n` rows: repeated ones, some outside, some none.
+/// Positions in a list of `n` rows, some repeated, out of bounds or -1.
 std::vector<i32> places(std::int64_t n) {
   std::vector<i32> all;
   for (i32 i = 0; i < n; ++i) all.push_back(i % 19 == 4 ? -1 : i % 23 == 7 ? 100 + i : i * 7 % 40);

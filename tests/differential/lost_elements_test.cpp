@@ -88,6 +88,56 @@ TEST_P(LostElements, AMaximumOfSlices) {
   EXPECT_EQ(z.to_doubles()[0], 9);
 }
 
+/// Each way adds up or counts the elements of `x`, or takes their maximum, in parts of 8.
+TEST_P(LostElements, OtherWaysToAccumulate) {
+  enum Fold { kFirstPart, kTree, kFirstMaximum, kScaled, kCount, kChosen, kLargest, kFolds };
+  const auto fold = [](int way) {
+    return kernel("fold", [way](In<f32, 1> x, Out<f32, 1> z) {
+      for (auto p : grid(z, 1)) {
+        const auto part = [&](int j) { return Tile(x(slice(j * 8, 8))); };
+        Tile s = way == kLargest ? full<f32>(-inf, 8) : zeros<f32>(8);
+        if (way == kFirstPart || way == kFirstMaximum) s = part(0);
+        for (int j = way == kFirstPart || way == kFirstMaximum ? 1 : 0; j < 2; ++j) {
+          const Tile t = part(j);
+          if (way == kFirstPart) s = s + t;
+          if (way == kFirstMaximum) s = max(s, t);
+          if (way == kScaled) s = s * 1.0f + t;
+          if (way == kCount) s = s + where(t > 0.0f, 1.0f, 0.0f);
+          if (way == kChosen) s = where(t > 0.0f, s + t, s);
+          if (way == kLargest) s = where(t > s, t, s);
+        }
+        if (way == kTree) s = (part(0) + part(1)) + (part(2) + part(3));
+        z(p) = way == kFirstMaximum || way == kLargest ? max(s) : sum(s);
+      }
+    });
+  };
+  for (int way = 0; way < kFolds; ++way) {
+    EXPECT_THAT(found_by([&] { fold(way)(ones({10}), out({1})); }),
+                AllOf(HasSubstr("T1317"), HasSubstr("arg0 at ")))
+        << way;
+    const Tensor z = out({1});
+    const int n = way == kTree ? 32 : 16;
+    EXPECT_EQ(found_by([&] { fold(way)(ones({n}), z); }), "") << way;
+    EXPECT_EQ(z.to_doubles()[0], way == kFirstMaximum || way == kLargest ? 1 : n) << way;
+  }
+}
+
+TEST_P(LostElements, NeighboursThatOverlapLoseNothing) {
+  const auto of_pairs = [](bool of_products) {
+    return kernel("pairs", [of_products](In<f32, 1> x, Out<f32, 1> z) {
+      for (auto p : grid(z, 1)) {
+        const Tile a = x(slice(0, 16)), b = x(slice(1, 16));
+        z(p) = sum(of_products ? a * b : max(a, b));
+      }
+    });
+  };
+  for (const bool of_products : {false, true}) {
+    const Tensor z = out({1});
+    EXPECT_EQ(found_by([&] { of_pairs(of_products)(ones({10}), z); }), "");
+    EXPECT_EQ(z.to_doubles()[0], 9);
+  }
+}
+
 /// A convolution along the rows. `first` to `last`: the taps.
 auto convolution(int first, int last, bool fills) {
   return kernel("conv", [=](In<f16, 2> x, In<f16, 2> w, InOut<f32, 2> y) {
@@ -197,6 +247,28 @@ TEST_P(LostElements, AContractionOfWholeRowsAndOfATransposedOperand) {
               AllOf(HasSubstr("T1318"), HasSubstr("arg1.dim(1)")));
   EXPECT_EQ(found_by([&] { rows(ones({16, 20}), ones({16, 20}), out({16, 16})); }), "");
   EXPECT_EQ(found_by([&] { rows(ones({16, 40}), ones({16, 36}), out({16, 16})); }), "");
+}
+
+TEST_P(LostElements, ASumOfProductsOfTwoLengths) {
+  const auto product = [](bool in_steps) {
+    return kernel("product", [in_steps](In<f32, 2> a, In<f32, 1> x, Out<f32, 1> y) {
+      for (auto m : grid(y, 16)) {
+        Tile s = zeros<f32>(16);
+        if (in_steps)
+          for (auto k : steps(a.cols(), 32)) s += sum(a(m, k) * x(k)(none, all), 1);
+        else
+          s = sum(a(m, all) * x(all)(none, all), 1);
+        y(m) = s;
+      }
+    });
+  };
+  for (const bool in_steps : {false, true}) {
+    const Tensor y = out({16});
+    EXPECT_THAT(found_by([&] { product(in_steps)(ones({16, 60}), ones({50}), y); }),
+                AllOf(HasSubstr("T1318"), HasSubstr("arg0.dim(1)"), HasSubstr("arg1.dim(0)")));
+    EXPECT_EQ(found_by([&] { product(in_steps)(ones({16, 60}), ones({60}), y); }), "");
+    EXPECT_EQ(y.to_doubles()[15], 60);
+  }
 }
 
 TEST_P(LostElements, AnAttentionOfKeysAndValues) {

@@ -1,6 +1,6 @@
 #pragma once
-// Mistakes that lowering a loop with copies and MMAs in flight could make: fifteen kinds, each in
-// any place of a kernel in simt form.
+// Mistakes in the lowering of a loop with copies and MMAs in flight: fifteen kinds, each planted at
+// any place of a kernel in SIMT form.
 #include <algorithm>
 #include <functional>
 #include <vector>
@@ -11,14 +11,14 @@
 
 namespace tegula::ir::mistakes {
 
-/// Rows that an iteration of the loops with such mistakes loads.
+/// Rows that an iteration of these loops loads.
 inline constexpr std::int64_t kIterationRows = 64;
 
 // ---- places
 inline bool has_roles(const Kernel& k) {
   return any_op(k, k.body(), [&](OpId op) { return k[op].opcode == Opcode::Roles; });
 }
-/// The ops that compute, or those that copy; the whole kernel where all warps do both.
+/// The ops that compute, or those that copy; the whole kernel if all warps do both.
 inline RegionId part(const Kernel& k, bool computes) {
   if (!has_roles(k)) return k.body();
   const OpId roles =
@@ -65,7 +65,7 @@ inline bool hoist(Kernel& k, OpId op, OpId where) {
       if (!info(k[def].opcode).has(kPure)) return false;
       moved.push_back(def);
     }
-  for (OpId at : moved) {  // what is read before what reads it
+  for (OpId at : moved) {  // operands before their users
     if (at == where) continue;
     k.unlink(at);
     k.insert_before(where, at);
@@ -88,7 +88,7 @@ inline bool add_to_count(Kernel& k, OpId wait, std::int64_t more) {
 }
 
 // ---- fifteen kinds
-/// Plants the mistake in the nth place; false if there are fewer.
+/// Plants the mistake at the nth place. Returns false if there are fewer.
 using Plant = bool (*)(Kernel&, std::size_t n);
 
 inline bool early_release(Kernel& k, std::size_t n) {

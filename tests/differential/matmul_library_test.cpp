@@ -76,7 +76,7 @@ TEST_P(MatmulLibrary, Batches) {
 }
 
 /// Operands that TMA cannot load: odd rows, a first byte between granules, no contiguous dimension,
-/// batches, and slices of k; repacked first, or read as they lie.
+/// batches, and slices of k; repacked first, or read as they are stored.
 TEST_P(MatmulLibrary, OperandsThatTmaDoesNotTake) {
   const auto check = [this](const Tensor& A, const Tensor& B, const Tensor& C) {
     const auto want = product(A, B);
@@ -239,7 +239,7 @@ TEST_P(MatmulLibrary, BytesInTheEpilogue) {
   expect_equal(C, want);
 }
 
-/// Sums that are added to a tensor, beside the result.
+/// Sums that are added to a tensor, in addition to the result.
 TEST_P(MatmulLibrary, AddedInPlace) {
   const auto sum = fused_matmul<bf16, f32>([](Tile acc, Index m, Index n, InOut<f32, 2> total) {
     total(m, n) = total(m, n) + acc;
@@ -306,7 +306,7 @@ TEST_P(MatmulLibrary, ScaledResults) {
   expect_equal(largest, most);
 }
 
-/// An epilogue that is told the entry of a batch: a factor and a matrix for each.
+/// An epilogue that receives the batch index: a factor and a matrix for each entry.
 TEST_P(MatmulLibrary, EpiloguesOfBatches) {
   const auto scaled = fused_matmul<bf16, f32>(
       [](Tile acc, Index b, Index m, Index n, In<f32, 1> factors, In<bf16, 3> residual) {
@@ -363,7 +363,7 @@ TEST_P(MatmulLibrary, Gated) {
   const auto gated = gated_matmul<bf16, f32>(
       [](Tile gate, Tile up, Index, Index) { return max(gate, 0.0f) * up; });
   const std::int64_t m = 72, n = 136, k = 264;
-  // Both halves lie in one tensor, as models store them.
+  // Both halves are in one tensor, as models store them.
   const Tensor A = integers({m, k}, DType::bf16, 1), W = integers({k, 2 * n}, DType::bf16, 2),
                C = empty({m, n}, DType::f32);
   const Tensor G = W.slice(1, 0, n), U = W.slice(1, n, 2 * n);

@@ -70,7 +70,7 @@ TEST(MemoryOrder, ABarrierInAMainloop) {
   EXPECT_EQ(run(Device::sim()), run(Device::cpu()));
 }
 
-/// The programs are what their names say.
+/// The programs correspond to their names.
 TEST(MemoryOrder, ProgramsShareACta) {
   const Stream stream(Device::sim());
   EXPECT_GE(test::lock(Device::sim()).call(stream)->simt().info.threads, 128);

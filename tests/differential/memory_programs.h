@@ -83,7 +83,7 @@ inline MemoryProgram reversed(Device d) {
   return memory_program<1>("reversed", 1, k, {iota(d, {kMany})}, 0,
                            numbers(kMany, [](int i) { return kMany - 1 - i; }));
 }
-/// The author's barriers stand where the compiler's would, and in branches and loops.
+/// The author's barriers are where the compiler's would be, and in branches and loops.
 inline MemoryProgram with_barriers(Device d) {
   const auto k = kernel("with_barriers", [](InOut<f32, 1> y, Ptr<i32> ends) {
     once([&] {
@@ -404,7 +404,7 @@ inline MemoryProgram product_stored_again(Device d) {
                            2, numbers(128 * 128, [](int) { return 512; }));
 }
 
-// ---- near misses: each thread meets its own elements
+// ---- near misses: each thread accesses only its own elements
 inline MemoryProgram own_elements(Device d) {
   const auto k = kernel("own_elements", [](In<f32, 1> x, InOut<f32, 1> y, Out<f32, 1> z) {
     for (auto i : grid(x, 1024)) {

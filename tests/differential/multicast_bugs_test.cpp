@@ -66,8 +66,7 @@ TEST(MulticastMatmul, MachineFormMeansTheSame) {
   }
 }
 
-// ---- planted bugs
-// -------------------------------------------------------------------------------------------------
+// ---- planted bugs -------------------------------------------------------------------------------
 bool goes_to_both(const OpData& d) { return d.attrs.i(AttrName::cluster_ctas) == 2; }
 
 /// Branches that copy a half to both CTAs, where their condition holds.

@@ -40,7 +40,7 @@ struct Extremes {
   std::vector<double> largest, smallest, last, first;
 };
 
-/// Largest and smallest number of each row, and where they first stand.
+/// Largest and smallest number of each row, and their first positions.
 Extremes extremes(const std::vector<std::vector<double>>& values) {
   Extremes out;
   for (const auto& row : values) {

@@ -13,7 +13,7 @@ class NestedMmaLoops : public test::OnDevice {};
 INSTANTIATE_TEST_SUITE_P(Devices, NestedMmaLoops, testing::ValuesIn(test::devices()),
                          test::device_name);
 
-/// By mma.sync: data that goes through shared memory after the MMAs is not overwritten by the
+/// By mma.sync: data that passes through shared memory after the MMAs is not overwritten by the
 /// copies of the next iteration.
 TEST_P(NestedMmaLoops, ReduceThroughSharedMemory) {
   constexpr int kTile = 64, kTiles = 5;

@@ -114,7 +114,7 @@ TEST(OneLanguage, GridsAreOfIntegersAndTheirArithmetic) {
   }
 }
 
-/// An MMA in a branch that has another side is one of mma.sync, and the plan says so.
+/// An MMA in a branch with an else side uses mma.sync, and the plan states it.
 TEST(OneLanguage, ThePlanDescribesTheExecution) {
   const auto branch =
       kernel("branch", [](In<f16, 2> a, In<f16, 2> b, In<i32, 1> which, Out<f32, 2> c) {

@@ -138,7 +138,8 @@ TEST(OrderBetweenBugs, EachIsCaught) {
     caught += how.empty() ? 0 : 1;
   }
   std::printf("%zu planted, %d caught\n", std::size(kFaults), caught);
-  // The sum's flag before its store goes unseen: the next program happens to read it later.
+  // Setting the sum's flag before its store is not detected: the next program reads it later by
+  // chance.
   EXPECT_GE(caught, 16);
 }
 

@@ -1,5 +1,5 @@
-// Sorts, the best k, ranks and histograms: every extent and number of warps, all types, ties, zeros
-// of both signs, NaN, infinities, and elements that are absent at an end, in front or by a mask.
+// Sorts, top-k, ranks and histograms: every extent and number of warps, all types, ties, zeros of
+// both signs, NaN, infinities, and elements that are absent at the end, at the start or by a mask.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -54,12 +54,12 @@ Tile with_absence(const Tile& t, const Case& c) {
   return t;
 }
 
-/// The value that stands for absent elements.
+/// The value used for absent elements.
 constexpr int kNothing = -7;
 
 class Order : public test::OnDevice {
  protected:
-  /// The numbers, of all rows or of one that all are like, are exact in T.
+  /// The numbers, of all rows or of one row that is repeated, are exact in T.
   template <class T, class Given>
   void check(const Case& c, std::vector<Given> numbers) const {
     SCOPED_TRACE(testing::Message() << name(dtype_of<T>) << " " << c);
@@ -296,7 +296,7 @@ TEST_P(Order, TopkOfNumbersThatDifferInTheirLastBits) {
 }
 
 /// The best number is so small, or so large, that numbers of the other sign, infinities and NaN are
-/// few units in the last place from it.
+/// only a few units in the last place away.
 TEST_P(Order, TopkOfNumbersNearTheEndsOfTheRange) {
   const auto nan = static_cast<float>(kNan), inf = static_cast<float>(kInf);
   for (const int n : {32, 64, 128})
@@ -330,7 +330,7 @@ TEST_P(Order, TopkOfNanAndInfinities) {
                    x);
 }
 
-TEST_P(Order, AbsentElementsStandLast) {
+TEST_P(Order, AbsentElementsComeLast) {
   for (Absent absent : {Absent::Nothing, Absent::Front, Absent::Mask, Absent::All})
     for (int ragged : {0, 5, 39})
       for (int k : {0, 6}) {

@@ -131,7 +131,7 @@ TEST(PingpongTiles, EveryPlantedBugIsCaught) {
   test::expect_caught(kShort, kPlan, kBugsOfShortTiles, 1);
 }
 
-/// Machine form says what one group alone would do: the interpreter finds the same result.
+/// Machine form describes one group alone: the interpreter computes the same result.
 TEST(PingpongTiles, MachineFormMeansTheSame) {
   test::PlannedProduct product({4, 3, 5}, kPlan);
   const auto has_loop = [](const Kernel& machine) { EXPECT_TRUE(tile_loop(machine)); };

@@ -54,8 +54,8 @@ auto matmul_of(Tiles t) {
 
 using Shape = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
 
-/// One tile, fewer than the simulator has CTAs, odd and even numbers of several a program, ragged
-/// edges, no k-iterations, fewer than a ring has slots, as many, and more.
+/// One tile, fewer tiles than the simulator has CTAs, odd and even numbers of tiles per program,
+/// ragged edges; no k-iterations, fewer than a ring has slots, as many, and more.
 const Shape kShapes[] = {{128, 128, 64},  {64, 32, 512},   {256, 256, 256}, {384, 128, 72},
                          {264, 520, 136}, {648, 264, 456}, {640, 512, 0},   {1160, 520, 328}};
 
@@ -106,16 +106,16 @@ TEST_P(Pingpong, Shared) {
   }
 }
 
-/// Loops of a length known at launch, 0 among them: a tile without iterations passes the order on,
-/// too.
+/// Loops whose length is known at launch, possibly 0: a tile without iterations hands over the
+/// order, too.
 TEST_P(Pingpong, NoSteps) {
   const auto kernel_to = test::product_to_depth(128, {.pingpong = true});
   expect_products_to_depths(kernel_to, 576, {0, 64, 192, 384, 448, 576});
   expect_pingpong(kernel_to);
 }
 
-/// The number of steps grows with the tile's number, from none on, so that rings go on by others
-/// for each group. A step of 64 from 32 on takes all of its 64.
+/// The number of steps grows with the tile's number, from 0, so that the groups advance rings by
+/// different counts. A step of 64 that begins at 32 has all of its 64 elements.
 TEST_P(Pingpong, UnevenSteps) {
   const auto ragged = kernel("ragged", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
                         for (auto [m, n] : grid(C, 128, 64)) {
@@ -142,8 +142,8 @@ TEST_P(Pingpong, UnevenSteps) {
 
 TEST_P(Pingpong, FewSlots) { check_shapes<bf16, f32>({128, 64, 64, 2}, false); }
 
-/// Epilogues whose results are stored a block of columns at a time or all at once, by exchanges or
-/// through shared memory of each group's own.
+/// Epilogues that store a block of columns at a time or all at once, by exchanges between lanes or
+/// through the group's own shared memory.
 TEST_P(Pingpong, Epilogue) {
   for (const char* plan :
        {"", "epilogue_tile_n=0", "stage_stores=1", "producer_warps=1 consumer_registers=0"}) {
@@ -205,8 +205,8 @@ TEST_P(Pingpong, GroupsSynchroniseByThemselves) {
   expect_pingpong(reduced);
 }
 
-/// Several mainloops of a tile take the order once, together: one in a loop of its own, one whose A
-/// comes before it.
+/// Several mainloops of a tile acquire the order once: one in its own loop, one whose A is loaded
+/// before it.
 TEST_P(Pingpong, SeveralLoops) {
   const auto chain =
       kernel("several", [](In<bf16, 3> A, In<bf16, 3> B, In<bf16, 2> D, Out<f32, 2> C) {
@@ -280,8 +280,8 @@ TEST_P(Pingpong, OtherMmas) {
   expect_pingpong(whole, square);
 }
 
-/// A thread of a consumer warp is the producer, and has to know more than scalars: one warpgroup
-/// has all tiles.
+/// A thread of a consumer warp is the producer, which needs more than scalars: one warpgroup
+/// computes all tiles.
 TEST_P(Pingpong, CopiesThatDependOnTiles) {
   const auto deep = kernel("deep", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
                       for (auto [m, n] : grid(C, 128, 64)) {
@@ -302,7 +302,7 @@ TEST_P(Pingpong, CopiesThatDependOnTiles) {
   EXPECT_NE(said.find("threads 128"), std::string::npos) << said;
 }
 
-/// Where one warpgroup cannot have a tile, or tiles come from a counter, all warps compute it.
+/// All warps compute a tile if one warpgroup cannot, or if tiles come from a counter.
 TEST_P(Pingpong, RequestedWithoutEffect) {
   const std::int64_t m = 264, n = 520, k = 136;
   const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),

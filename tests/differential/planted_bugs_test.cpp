@@ -23,8 +23,7 @@ using namespace ir;
 using fuzz::Argument;
 using fuzz::Arguments;
 
-// ---- programs
-// -------------------------------------------------------------------------------------------------------
+// ---- programs -----------------------------------------------------------------------------------
 /// Maximum, first maximum and backward sums of rows of 100 of a matrix: folds across lanes and
 /// warps, padded to 128.
 constexpr const char* kRows =
@@ -134,8 +133,7 @@ Program wide_rows() { return rows(108, -9999); }
 Program short_rows() { return rows(92, -9999); }
 Program tied_rows() { return rows(108, -91); }
 
-// ---- edits
-// ----------------------------------------------------------------------------------------------------------
+// ---- edits --------------------------------------------------------------------------------------
 using test::nth_op;
 
 OpId loop(const ir::Kernel& k) { return nth_op(k, Opcode::For, 0); }
@@ -336,9 +334,8 @@ const Bug kClusterBugs[] = {
      }},
 };
 
-// ---- running
-// --------------------------------------------------------------------------------------------------------
-/// How the kernel is found wrong; empty where it is not.
+// ---- running ------------------------------------------------------------------------------------
+/// Returns how the kernel's fault is detected; "" if it is not.
 std::string how_caught(const ir::Kernel& simt, const Program& p, const Arguments& want) {
   Arguments got = p.args;
   const auto grid = evaluate_launch(p.tile, fuzz::eval_args(got));
@@ -347,7 +344,7 @@ std::string how_caught(const ir::Kernel& simt, const Program& p, const Arguments
   return fuzz::difference(want, got);
 }
 
-/// How the planted bug is found; empty where it is not.
+/// Returns how the planted fault is detected; "" if it is not.
 std::string caught_by(const Bug& bug) {
   SCOPED_TRACE(bug.name);
   const Program p = bug.program();

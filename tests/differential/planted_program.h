@@ -22,7 +22,7 @@ class PlantedProgram {
   /// As it was traced.
   const ir::Kernel& tile() const { return compiled_->tile; }
 
-  /// Edits a kernel in front of each pass, and behind it.
+  /// Edits a kernel before and after each pass.
   using Edit = std::function<void(std::string_view pass, ir::Kernel&, bool is_behind)>;
 
   ir::Kernel compile(const Edit& edit) const {

@@ -31,7 +31,7 @@ auto product(const Case& c) {
   });
 }
 
-/// Runs one case; gives what explain says.
+/// Runs one case and returns its explanation.
 template <class T, class Sum>
 std::string run(const Case& c, Device device) {
   const std::int64_t m = c.bm + 16, n = c.bn + 48, k = 2 * c.bk + 16;

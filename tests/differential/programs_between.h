@@ -133,7 +133,7 @@ inline MemoryProgram arriver_chain(Device d) {
 // ---- scratch of a program that shares its CTA with others
 inline constexpr int kSquareTile = 128, kSquareTiles = 4;
 
-/// Each tile of the matmul goes through memory and comes back transposed.
+/// Each tile of the matmul is stored and loaded transposed.
 inline auto product_through_memory(const char* name) {
   return kernel(name, [=](In<bf16, 2> a, In<bf16, 2> b, InOut<f32, 2> s, Out<f32, 2> z) {
     for (auto [m, n] : grid(z, kSquareTile, kSquareTile)) {

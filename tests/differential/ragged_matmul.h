@@ -1,5 +1,5 @@
 #pragma once
-// A matmul whose tiles have as many k-iterations as a tensor says: the input of a tile scheduler.
+// A matmul whose numbers of k-iterations per tile are in a tensor: the input of a tile scheduler.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -198,7 +198,7 @@ TEST_P(Random, DropoutLeavesAbsentElementsAbsent) {
       ASSERT_EQ(after[i], before[i]) << i;
 }
 
-/// One seed for each row, offsets along a row: operands meet like those of other functions.
+/// One seed per row, offsets along a row: operands broadcast like those of other functions.
 TEST_P(Random, SeedsAndOffsetsAreBroadcast) {
   const auto k = kernel("rows", [](In<i32, 1> seeds, Out<f32, 2> y) {
     for (auto [r, c] : grid(y, 8, 32)) y(r, c) = rand(expand(seeds(r), 1), expand(c.indices(), 0));

@@ -48,7 +48,7 @@ inline Tensor random_rows(const Dims& shape, DType dtype, std::uint64_t seed, De
   return is_aligned ? t : t.slice(last, 1, shape[last] + 1);
 }
 
-/// A tensor that nobody has written.
+/// Returns a tensor that has not been written.
 inline Tensor unwritten_rows(const Dims& shape, DType dtype, Device device,
                              bool is_aligned = true) {
   const Tensor like = random_rows(shape, dtype, 0, device, is_aligned);

@@ -106,7 +106,7 @@ void ScaledMatmul::check_silu(double bound) const {
           << "element " << i << ": " << got[i] << " for " << want << " of gate " << x;
       negative += x < -1 && x > -8 && want != 0;
     }
-    // Negative inputs: silu is no rectifier there.
+    // Negative inputs, for which silu is not a rectifier.
     EXPECT_GT(negative, static_cast<int>(got.size()) / 8);
   }
 }

@@ -113,7 +113,7 @@ inline std::string found_statically(const ir::Kernel& simt) {
 }
 
 /// The kernel is right without a bug, and with each is found wrong: by the simulator, and before it
-/// runs where the bug says so.
+/// runs where the fault selects it.
 inline void expect_caught(ProblemOfTiles problem, const ir::Plan& plan, std::span<const Bug> bugs,
                           int ctas = 4) {
   for (const Bug& bug : bugs) {

@@ -307,7 +307,7 @@ TEST_P(Segments, Lengths) {
   }
 }
 
-/// Numbers of tiles that somebody has counted give the same.
+/// Counted tile numbers give the same result.
 TEST_P(Segments, CountedNumbers) {
   const auto scaled =
       kernel("scaled", [](In<f32, 2> x, In<i32, 1> offsets, In<i32, 1> first_tiles, Out<f32, 2> y) {

@@ -1,5 +1,5 @@
-// The path of GPUs older than Hopper, executed: kernels of the library compiled for sm_80 and run
-// in the simulator give what the interpreter gives. Launches of Device::sim itself are for sm_90a.
+// The path of GPUs before Hopper: kernels of the library, compiled for sm_80 and run in the
+// simulator, compute what the interpreter computes. Device::sim itself compiles for sm_90a.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -44,7 +44,7 @@ bool has(const runtime::Compilation& k, std::initializer_list<ir::Opcode> opcode
   return found;
 }
 
-/// Expects no instruction that Hopper has and Ampere has not.
+/// Expects no instruction that Ampere lacks.
 void expect_older_path(const runtime::Compilation& k) {
   using enum ir::Opcode;
   const ir::Target sm_80("sm_80");
@@ -61,7 +61,7 @@ runtime::Compilation run_for_sm_80(const ir::Kernel& tile, std::initializer_list
   return k;
 }
 
-/// No further apart than `bound`.
+/// Expects differences of at most `bound`.
 void expect_near(const Tensor& got, const Tensor& want, double bound) {
   const auto a = got.to_doubles(), b = want.to_doubles();
   ASSERT_EQ(a.size(), b.size());
@@ -116,7 +116,7 @@ void expect_product(const Extents& e, Order transposed = {}, bool tf32 = false) 
 
 constexpr Order kOrders[] = {{}, {.b = true}, {.a = true}, {true, true}};
 
-/// All four configurations, at extents that tiles divide and that they do not.
+/// All four configurations, with extents that are multiples of the tiles and others.
 TEST(Sm80, ProductsOfHalves) {
   for (const Order& order : kOrders) {
     expect_product<bf16, bf16>({128, 128, 64}, order);
@@ -252,7 +252,7 @@ TEST(Sm80, Attention) {
                    DType::bf16, 161, 64, 90);
 }
 
-/// Asked for, there is no TMA: the kernel is the one that nobody asked of.
+/// A request for TMA has no effect: the kernel is the same as without it.
 TEST(Sm80, NoLoadsByTma) {
   AttentionSpec spec;
   spec.score = scores::bias(Tensor::zeros({1, 1, 64, 64}, DType::f32, Device::cpu()));
@@ -275,7 +275,7 @@ TEST(Sm80, NoLoadsByTma) {
 
 /// A mainloop without the waits for its copies reads data before it arrives, which is reported.
 TEST(Sm80, MissingWaitsAreFound) {
-  // Not divided by what the other tests' depths are: a process traces equal kernels once.
+  // Other divisors than in the other tests: a process traces equal kernels once.
   const Tensor A = Tensor::integers({128, 264}, DType::bf16, -3, 4, 1, Device::cpu())
                        .slice(1, 0, 257),
                B = Tensor::integers({257, 128}, DType::bf16, -3, 4, 2, Device::cpu()),

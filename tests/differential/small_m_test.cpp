@@ -1,5 +1,5 @@
-// Few rows next to large weights: clusters of CTAs of a warp or two, which share k, as the library
-// chooses them for weights that take long to read; here for small ones, on every device.
+// Few rows and large weights: clusters of CTAs of one or two warps that share k, as the library
+// chooses them for weights that take long to read; here with small weights, on every device.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -24,7 +24,7 @@ MatmulConfig few_rows(int bm, int bn, int bk, int splits, int stages) {
       .bm = bm, .bn = bn, .bk = bk, .split = SplitK::cluster, .parts = splits, .stages = stages};
 }
 
-/// All that are chosen, and B as they are not given it.
+/// All configurations that the library chooses, also with layouts of B for which it does not.
 TEST_P(FewRows, ChosenConfigurations) {
   std::vector<MatmulConfig> chosen;
   for (const int bm : {16, 32})

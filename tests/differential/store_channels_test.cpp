@@ -1,4 +1,4 @@
-// Channels of stores of an author's Schedule: which stores go by TMA, through how many staging
+// Channels of stores of an author's Schedule: which stores use TMA, through how many staging
 // buffers, by how many columns, and which of them share these. On every device that is here, exact
 // on small integers.
 #include <gtest/gtest.h>

@@ -60,7 +60,7 @@ inline ir::Kernel compiled_with(const ir::Kernel& tile, std::string_view behind 
   return k;
 }
 
-/// How the kernel is found wrong; empty where it is not.
+/// Returns how the fault is detected; "" if it is not.
 inline std::string how_caught(const ir::Kernel& tile, const ir::Kernel& simt, const TextProgram& p,
                               const fuzz::Arguments& want) {
   for (const std::uint64_t seed : {1, 2, 3, 4, 5, 6}) {

@@ -1,5 +1,5 @@
-// Tiles that a kernel's mainloop loads for other uses than as MMA operands, by TMA (grid(..,
-// prefer({.tma_aux_loads = true})): to the bit as by threads, with one MMA and with two.
+// Tiles that a mainloop loads by TMA for other uses than MMA operands (grid(..,
+// prefer({.tma_aux_loads = true})): the same bits as with loads by threads, with one MMA and two.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -93,7 +93,7 @@ TEST_P(TmaLoads, WithTwoMmas) {
   }
 }
 
-/// As other plans have it; of a tile of one warpgroup, and of programs that share.
+/// With other plans: tiles of one warpgroup, and programs that share operands.
 TEST_P(TmaLoads, OtherPlans) {
   const auto of = [](std::int64_t rows, std::int64_t columns, DType dtype, std::uint64_t seed) {
     return numbers(rows, columns, dtype, seed, 2);

@@ -102,7 +102,7 @@ TEST(StoresByTma, EveryPlantedBugIsCaught) {
   }
 }
 
-/// With three buffers there is no second meeting.
+/// Three buffers do not need the second barrier.
 TEST(StoresByTma, BuffersAreWrittenWhenTheyAreFree) {
   const Bug bug[] = {{"written before one thread has waited",
                       [](Kernel& k) { erase_meeting_before(k, Opcode::StMatrix); },

@@ -215,7 +215,7 @@ TEST_P(TmaStore, Epilogue) {
     }
 }
 
-/// A kernel that reads what it stores, or tells others that it is there.
+/// A kernel that reads what it stores, or signals other programs that it is stored.
 TEST_P(TmaStore, NotTilesThatAreReadAgain) {
   const auto sums = kernel("sums", [](In<bf16, 2> A, In<bf16, 2> B, InOut<f32, 2> C) {
     for (auto [m, n] : grid(C, 128, 128)) {

@@ -26,7 +26,7 @@ class ToeplitzTiles : public testing::TestWithParam<Device> {
 INSTANTIATE_TEST_SUITE_P(Devices, ToeplitzTiles, testing::ValuesIn(test::devices()),
                          test::device_name);
 
-/// A number by the distance of a pair, and by a table of as many as there are distances.
+/// A number computed from the distance of a pair, or read from a table of all distances.
 using OfDistance = std::function<Tile(const In<f32, 1>& table, const Tile& distance)>;
 
 /// A kernel over a matrix of tiles BM x BN.
@@ -71,7 +71,7 @@ TEST_P(ToeplitzTiles, ToTheBit) {
       [](const In<f32, 1>&, const Tile& d) { return log2(cast<f32>(abs(d - 31)) + 1.0f); },
       [](const In<f32, 1>& t, const Tile& d) { return t(cast<i64>(d)) + cast<f32>(cast<i64>(d)); },
       [](const In<f32, 1>& t, const Tile& d) { return cast<f32>(cast<f16>(t(d))); },
-      // A value other than 0 or 1 has no register of its own to be handed over in.
+      // A value other than 0 or 1 has no separate register that could be passed on.
       [](const In<f32, 1>& t, const Tile& d) { return where(t(d) > 0.0f, 1.0f, cast<f32>(d)); }};
   for (std::size_t i = 0; i < all.size(); ++i)
     for (const Shape& s : kShapes) {

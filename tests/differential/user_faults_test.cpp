@@ -112,6 +112,20 @@ TEST_P(UserFaults, GuardedTables) {
             "T1314");
 }
 
+TEST_P(UserFaults, TablesOfEvaluatedLists) {
+  const Tensor q = heads(2, 256), blocks = i32s({1, 2}, 1), positions = i32s({200}, 1);
+  const auto code = [&](const Mask& mask) {
+    return code_of([&] { (void)attention({.mask = mask}).block_list(Stream(device()), q, q); });
+  };
+  EXPECT_EQ(code([t = blocks](T, T, T q, T kv) { return view<i32, 2>(t)(q / 128, kv / 128) != 0; }),
+            "T1314");
+  EXPECT_EQ(code([t = positions](T, T, T, T kv) { return view<i32, 1>(t)(kv) != 0; }), "T1664");
+  EXPECT_EQ(code([t = i32s({2, 2}, 1)](T, T, T q, T kv) {
+              return view<i32, 2>(t)(q / 128, kv / 128) != 0;
+            }),
+            "");
+}
+
 TEST_P(UserFaults, TablesOfSequences) {
   const auto tensor = [&](std::int64_t n) {
     return Tensor::normal({n, 2, 64}, DType::bf16, 0, 1, 1, device());
@@ -207,6 +221,22 @@ TEST_P(UserFaults, ScattersOfSeveralValuesToOneElement) {
     for (auto i : grid(x, 64)) store(z + arange(64) / 2, x(i));
   });
   EXPECT_EQ(code_of([&] { by_address(z, x); }), "T1319");
+  const auto in_a_tile = kernel("in_a_tile", [](In<i32, 1> at, In<f32, 1> x, InOut<f32, 1> z) {
+    for (auto i : grid(x, 64)) z(i) = scatter(zeros<f32>(64), at(i), x(i), 0);
+  });
+  EXPECT_EQ(code_of([&] { in_a_tile(i32s({64}, 3), x, z); }), "T1319");
+  const auto counts = kernel("counts", [](In<i32, 1> at, InOut<f32, 1> z) {
+    for (auto i : grid(at, 64)) z(at(i)) += full<f32>(1, 64);
+  });
+  EXPECT_EQ(code_of([&] { counts(i32s({64}, 3), z); }), "T1319");
+  EXPECT_EQ(code_of([&] { counts(Tensor::iota({64}, DType::i32, device()), z); }), "");
+  const auto keeps = kernel("keeps", [](Ptr<f32> z, In<f32, 1> x) {
+    for (auto i : grid(x, 64)) {
+      const Tile at = z + arange(64) / 2;
+      store(at, where(x(i) < 0.0f, x(i), load(at)));
+    }
+  });
+  EXPECT_EQ(code_of([&] { keeps(z, x); }), "");  // nothing changes
   const auto adds = kernel("adds", [](In<i32, 1> at, In<f32, 1> x, InOut<f32, 1> z) {
     for (auto i : grid(x, 64)) atomic_add(z(at(i)), x(i));
   });

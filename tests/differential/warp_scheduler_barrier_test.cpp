@@ -1,5 +1,5 @@
-// The warp scheduler barrier: two, three or four warpgroups pass the order round, and no two have
-// it at a time. Each one's work while it has the order is put into the lowered code.
+// The warp scheduler barrier: two, three or four warpgroups take turns, one at a time. The tests
+// insert each warpgroup's work during its turn into the lowered code.
 #include <gtest/gtest.h>
 
 #include "codegen/lower/lower_simt.h"
@@ -44,7 +44,7 @@ OpId only(const ir::Kernel& k, Opcode opcode, bool in_loop) {
   return found;
 }
 
-/// A warpgroup that has the order appends its number to the number in memory, in base 5.
+/// In its turn, a warpgroup appends its number to the number in memory, in base 5.
 void append_in_turn(ir::Kernel& k) {
   Builder b(k);
   b.before(only(k, Opcode::BarArrive, true));
@@ -108,7 +108,7 @@ TEST_P(WarpSchedulerBarrier, GoRound) {
   }
 }
 
-/// The last does not pass it on to the first, or the first never gets it: all wait for ever.
+/// The last warpgroup does not hand over to the first, or the first never starts: all wait forever.
 TEST_P(WarpSchedulerBarrier, StopWhereOneIsNotPassedOn) {
   for (const bool starts : {false, true}) {
     ir::Kernel k = lowered(GetParam());
@@ -128,7 +128,7 @@ TEST_P(WarpSchedulerBarrier, StopWhereOneIsNotPassedOn) {
   }
 }
 
-/// A warpgroup that does not wait for the order.
+/// A warpgroup that does not wait for its turn.
 TEST_P(WarpSchedulerBarrier, AreOutOfOrderWithoutWaiting) {
   ir::Kernel k = lowered(GetParam());
   k.erase(only(k, Opcode::BarSync, true));

@@ -21,7 +21,7 @@ void expect(const char* name, const F& f,
   pinned().check(name, test::error_of(f, at));
 }
 
-/// On the devices of the host alike.
+/// Expects the same error on both devices of the host.
 template <class Call>
 void expect_everywhere(const char* name, const Call& call,
                        std::source_location at = std::source_location::current()) {

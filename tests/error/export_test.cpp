@@ -1,4 +1,4 @@
-// Calls that the C interface refuses, word for word in export.txt.
+// Errors of the C interface, recorded word for word in export.txt.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <tegula.h>
@@ -32,7 +32,7 @@ test::Pinned& pinned() {
   return file;
 }
 
-/// The error of this thread's last call, one field a line.
+/// Returns the error of this thread's last call, one field per line.
 void expect(const char* name, TegulaCode code) {
   const TegulaError& e = *tegula_last_error();
   EXPECT_EQ(e.code, static_cast<int>(code));
@@ -121,8 +121,8 @@ TEST(ExportError, AheadOfACall) {
   expect("a bundle that is none", tegula_bundle_add("/nonexistent.tgb"));
 }
 
-/// A library that was compiled with the headers of another version does not get as far as to run
-/// its constructors, even where the loader binds functions at their first call.
+/// A library compiled with the headers of another version fails to load before its constructors
+/// run, even if the loader binds functions at their first call.
 TEST(ExportError, LibrariesOfAnotherVersion) {
   for (const int mode : {RTLD_LAZY, RTLD_NOW}) {
     EXPECT_EQ(dlopen(TEGULA_STALE_EXPORTS, mode), nullptr);
@@ -150,7 +150,7 @@ TEST(ExportError, Tables) {
   const Exportable of = exportable(capturing);
   try {
     table.add("capturing", of.params, *of.kernel, "sm_90a", args);
-    FAIL() << "a kernel that captures a Tensor was taken";
+    FAIL() << "a kernel that captures a Tensor was accepted";
   } catch (const CompileError& e) {
     const Diagnostic& d = e.diagnostic();
     pinned().check("T1662 captures", d.code + ": " + d.message + "\n" + d.hint + "\n");

@@ -54,6 +54,7 @@ TEST(LanguageError, Types) {
   expect("T0104 literal_range", [] { on_tile([](Tile t) { t = cast<i8>(t) + 300; }); });
   expect("T0104 negative literal of unsigned",
          [] { on_tile([](Tile t) { t = cast<u32>(t) > -1; }); });
+  expect("T0104 a fraction", [] { on_tile([](Tile) { full<i32>(2.5, 8); }); });
   expect("T0105 bitcast_width", [] { on_tile([](Tile t) { t = bitcast<i64>(t); }); });
   expect("T0106 where", [] { on_tile([](Tile t) { t = where(t, 1, 0); }); });
   expect("T0106 if_ of a tile", [] { on_tile([](Tile t) { if_(t > 0, [] {}); }); });
@@ -381,8 +382,7 @@ TEST(LanguageError, Views) {
          [] { in_grid([](auto x, auto i, auto j) { return x(i, j) + x.dim(2); }); });
 }
 
-// ---- segments
-// -------------------------------------------------------------------------------------
+// ---- segments -----------------------------------------------------------------------------------
 TEST(LanguageError, Segments) {
   const auto in_segments = [](auto rows, int block, auto option) {
     kernel("k", [=](In<f32, 1> x, In<i32, 1> offsets, Out<f32, 1> z) {

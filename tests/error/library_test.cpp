@@ -1,4 +1,5 @@
-// Calls of the kernel library that it refuses, word for word in library.txt, each at its line.
+// Errors of the kernel library, recorded word for word in library.txt, each at the line of the
+// call.
 #include <functional>
 #include <stdexcept>
 
@@ -175,7 +176,7 @@ TEST(LibraryError, NumbersOfScores) {
   expect("T1618 of infinity", [] { attention({.scale = inf}); });
 }
 
-/// An error in a lambda is said of its line, one of its result of the line of the call.
+/// An error in a lambda is reported at its line, an error of its result at the line of the call.
 TEST(LibraryError, LambdasOfTheCaller) {
   const Tensor t = of(kShape), o = of(kShape), a = of({32, 64}), b = of({64, 32}), c = of({32, 32});
   expect("an operation in a mask", [&] {
@@ -258,7 +259,7 @@ TEST(LibraryError, MatmulsOfAConfiguration) {
   EXPECT_NO_THROW(matmul(stream(), of({2, 192, 64}), of({2, 64, 64}), of({2, 192, 64}), split));
 }
 
-/// Arguments that the library hands to its kernels as they are, in a first call and in later ones.
+/// Arguments that the library passes to its kernels unchanged, in a first call and in later ones.
 TEST(LibraryError, ArgumentsOfKernels) {
   const Tensor x = of({4, 8}), y = of({4, 8}), q = of(kShape), o = of(kShape);
   const Tensor elsewhere = Tensor::zeros({4, 8}, DType::bf16, Device::sim());

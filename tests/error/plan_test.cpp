@@ -1,4 +1,4 @@
-// Requested plans that cannot be carried out, word for word in plan.txt.
+// Errors for requested plans that are not supported, recorded word for word in plan.txt.
 #include "expect_error.h"
 #include "support/env.h"
 #include "tegula/tegula.h"
@@ -31,7 +31,7 @@ auto product() {
   });
 }
 
-/// Its ring stays alive between the tiles of a row of them, which are stored in between.
+/// Its ring stays live across the tiles of a row, each of which is stored before the next one.
 auto row_of_products() {
   return kernel("rows", [](In<bf16, 2> a, In<bf16, 2> b, Out<f32, 2> c) {
     for (auto m : grid(rows(c), 128))
@@ -56,8 +56,8 @@ void call_under(const char* plan, const K& k) {
   call(k);
 }
 
-/// Rings alone are more than a CTA may use: what was asked, what it takes, and what there is room
-/// for.
+/// Rings alone exceed the shared memory of a CTA: the error states the request, its size and the
+/// maximum.
 TEST(PlanError, MoreStagesThanFit) {
   expect("TEGULA_PLAN, wgmma", [] { call_under("stages=6", product()); });
   expect("TEGULA_PLAN, mma.sync",
@@ -68,7 +68,7 @@ TEST(PlanError, MoreStagesThanFit) {
   });
 }
 
-/// Other users of shared memory do not fit next to the fewest slots, of which wgmma has two.
+/// Other uses of shared memory do not fit together with the minimum of two slots for wgmma.
 TEST(PlanError, NoRoomNextToTheFewestStages) {
   expect("TEGULA_PLAN, scratch",
          [] { call_under("stage_stores=1 persistent=0", row_of_products()); });
@@ -86,7 +86,7 @@ TEST(PlanError, NoRoomNextToTheFewestStages) {
 }
 
 /// The author's fields are never dropped.
-TEST(PlanError, FieldsThatCannotBeHad) {
+TEST(PlanError, UnsupportedFields) {
   expect("a field of wgmma's", [] {
     const auto copy = kernel("copy", [](In<bf16, 2> x, Out<bf16, 2> z) {
       for (auto [i, j] : grid(z, 64, 64)) z(i, j) = x(i, j);
@@ -107,9 +107,9 @@ TEST(PlanError, FieldsThatCannotBeHad) {
   expect("a rule", [] { call(product().with_plan("producer_warps=2")); });
 }
 
-/// A Schedule is carried out as it is, or refused with the rules against it or with the one that is
-/// possible.
-TEST(PlanError, SchedulesThatCannotBeHad) {
+/// A Schedule is executed exactly, or rejected with the rules that it violates or with the
+/// supported one.
+TEST(PlanError, UnsupportedSchedules) {
   const auto scheduled = [](const std::string& slots, const std::string& dot,
                             const std::string& stores = "") {
     call(

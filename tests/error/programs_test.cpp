@@ -1,4 +1,4 @@
-// Mistakes with programs that wait for one another, with addresses and with inline PTX, word for
+// Errors of programs that wait for one another, of addresses and of inline PTX, recorded word for
 // word in programs.txt.
 #include <optional>
 

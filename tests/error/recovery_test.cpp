@@ -1,5 +1,5 @@
 // After an error of any class the kernel object, the memory pool and the cache are as before: the
-// same kernel object gives the right values next, also while another thread meets errors.
+// same kernel object gives the right values next, even while another thread causes errors.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// Programs that the language refuses for its size, its place or its kind, pinned word for word in
-// refusals.txt: limits of tiles, functions of folds, types of indices, launches inside of kernels.
+// Errors of the language, recorded word for word in refusals.txt: limits of tiles, functions of
+// folds, types of indices, launches inside kernels.
 #include <functional>
 
 #include "expect_error.h"
@@ -273,7 +273,7 @@ TEST(Refusal, LaunchesInsideOfKernels) {
   self = [&] { endless.trace(x, z); };
   expect("T1003 a trace of itself", [&] { endless(x, z); });
   self = [] {};
-  endless(tensor({40}), tensor({40}));  // and it is not stuck afterwards
+  endless(tensor({40}), tensor({40}));  // and the kernel can be called afterwards
 }
 
 }  // namespace

@@ -35,6 +35,9 @@ TEST(TensorError, Made) {
   expect("T1219 empty_range", [] { Tensor::integers({2}, DType::i32, 3, 3, 1, kCpu); });
   expect("T1230 value_range", [] { Tensor::full({2}, -1, DType::u32, kCpu); });
   expect("T1230 not a number", [] { Tensor::full({2}, NAN, DType::i64, kCpu); });
+  expect("T1230 a fraction", [] { Tensor::full({2}, 2.5, DType::i32, kCpu); });
+  expect("T0703 cast of an undefined tensor", [] { Tensor().cast(DType::f16); });
+  expect("T0703 values of an undefined tensor", [] { Tensor().to_doubles(); });
   expect("T1230 the last of iota", [] { Tensor::iota({2, 65}, DType::i8, kCpu); });
   expect("T1230 an end of integers", [] { Tensor::integers({2}, DType::u8, 0, 257, 1, kCpu); });
   expect("T1220 value_count", [] { Tensor::from(std::vector<float>(5), {2, 3}, kCpu); });

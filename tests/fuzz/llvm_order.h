@@ -1,6 +1,6 @@
 #pragma once
-// The text of an LLVM module, read for one fault: a value that is used before its definition.
-// LLVM's own verifier is in a library that tests do not link.
+// Finds values of an LLVM module's text that are used before their definition. LLVM's own verifier
+// is in a library that tests do not link.
 #include <cctype>
 #include <string>
 #include <string_view>
@@ -9,8 +9,8 @@
 
 namespace tegula::fuzz {
 
-/// The first line that uses a value which the same block defines at or after it; empty where none
-/// does. Phis, which take values from the ends of blocks, are left out.
+/// Returns the first line that uses a value that the same block defines at that line or later;
+/// empty if there is none. Phis are excluded, as they take values from the ends of blocks.
 inline std::string used_before_defined(std::string_view module) {
   const auto name_at = [](std::string_view line, std::size_t at) {
     std::size_t end = at + 1;

@@ -1,5 +1,5 @@
 #pragma once
-// Texts that are nearly right: pieces of right ones cut, doubled, joined and changed; and bytes.
+// Almost valid texts: pieces of valid texts cut, doubled, joined and changed; and random bytes.
 #include <algorithm>
 #include <cstdint>
 #include <random>
@@ -15,7 +15,7 @@ class TextMutator {
               const std::vector<std::string_view>& words)
       : random_(seed), right_(right), words_(words) {}
 
-  /// One input: mostly a right text with some changes.
+  /// Returns an input: mostly a valid text with some changes.
   std::string text() {
     const std::size_t way = below(20);
     if (way == 0) return bytes(below(300));
@@ -94,7 +94,7 @@ class TextMutator {
     const std::size_t to = std::min(t.find_first_not_of(kDigits, from), t.size());
     t.replace(from, to - from, kNumbers[below(kNumbers.size())]);
   }
-  /// Something nested or listed very often.
+  /// Returns a deeply nested or very long text.
   void repeat(std::string& t, std::size_t at) {
     const std::string piece(below(2) ? std::string(words_[below(words_.size())])
                                      : t.substr(at, 1 + below(6)));

@@ -1,6 +1,6 @@
 #pragma once
-// Random kernels of many conditions: each is needed by several others, by selects and by casts, so
-// that a back end which moves conditions has ties to break.
+// Random kernels with many conditions, each of which several others, selects and casts use, so that
+// a back end that moves conditions has ties to break.
 #include <array>
 #include <random>
 #include <vector>
@@ -49,7 +49,7 @@ class RandomConditions {
   std::vector<ir::Value> numbers_, conditions_;
 };
 
-/// A row-major view of all that the programs compute, at times without its last elements.
+/// A row-major view of the results of all programs, sometimes without its last elements.
 inline ir::Value RandomConditions::view(ir::Access access) {
   Argument a{.dtype = DType::i32, .is_view = true, .dims = dims_, .strides = dims_, .bytes = {}};
   std::int64_t count = 1;
@@ -149,7 +149,7 @@ inline void RandomConditions::grow_loop() {
   numbers_.push_back(kernel[loop].results[1]);
 }
 
-/// A number that shows all of the last conditions.
+/// A number that encodes all of the last conditions.
 inline void RandomConditions::store() {
   ir::Value sum = one_of(numbers_);
   for (std::size_t i = conditions_.size() - std::min<std::size_t>(conditions_.size(), 6);

@@ -194,8 +194,7 @@ class RandomProgram {
   int depth_ = 0;
 };
 
-// ---- chance
-// ---------------------------------------------------------------------------------------------------------
+// ---- chance -------------------------------------------------------------------------------------
 inline std::int64_t RandomProgram::extent() {
   static const std::vector<std::int64_t> kTypical{1,  2,   4,   8,   16,  32,  64,  3,   5,
                                                   6,  7,   12,  20,  24,  33,  48,  65,  80,
@@ -217,8 +216,7 @@ inline RandomProgram::Shape RandomProgram::shape() {
   }
 }
 
-// ---- values
-// ---------------------------------------------------------------------------------------------------------
+// ---- values -------------------------------------------------------------------------------------
 inline Known RandomProgram::constant(DType d, const Shape& s, double value) {
   const ir::Type t = tile(d, s);
   const ir::Value v =
@@ -432,8 +430,7 @@ inline Known RandomProgram::any_tile() {
   return chance(60) ? tiles.back() : one_of(tiles);
 }
 
-// ---- elementwise
-// ----------------------------------------------------------------------------------------------------
+// ---- elementwise --------------------------------------------------------------------------------
 inline void RandomProgram::grow_unary() {
   const Known a = any_tile();
   const DType d = type(a).dtype();

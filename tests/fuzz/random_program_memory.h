@@ -7,8 +7,7 @@
 
 namespace tegula::fuzz {
 
-// ---- memory
-// ---------------------------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 inline RandomProgram::Memory& RandomProgram::memory() {
   if (!memories_.empty() && (memories_.size() > 1 || args.size() > 9 || chance(80)))
     return memories_[static_cast<std::size_t>(below(std::ssize(memories_)))];
@@ -222,8 +221,7 @@ inline void RandomProgram::hand_over(ir::Value pointers, ir::Value values) {
             {{ir::AttrName::kind, one_of({"eq", "ge"})}, {ir::AttrName::scope, "gpu"}});
 }
 
-// ---- folds by functions, absent elements
-// ------------------------------------------------------------------------------------------------
+// ---- folds by functions, absent elements --------------------------------------------------------
 /// Functions of pairs whose folds do not depend on their order.
 inline void RandomProgram::grow_reduce_with() {
   const Known any = any_tile();
@@ -290,8 +288,7 @@ inline void RandomProgram::grow_fill() {
   keep(a);
 }
 
-// ---- the whole
-// ------------------------------------------------------------------------------------------------------
+// ---- the whole ----------------------------------------------------------------------------------
 inline const std::vector<RandomProgram::Growth>& RandomProgram::growths() {
   using R = RandomProgram;
   static const std::vector<Growth> kList{{6, &R::grow_unary},

@@ -8,8 +8,7 @@
 
 namespace tegula::fuzz {
 
-// ---- shapes
-// ---------------------------------------------------------------------------------------------------------
+// ---- shapes -------------------------------------------------------------------------------------
 inline void RandomProgram::grow_shape() {
   Known a = any_tile();
   const Shape s = shape_of(a);
@@ -71,8 +70,7 @@ inline void RandomProgram::grow_crop() {
   keep(a);
 }
 
-// ---- folds
-// ----------------------------------------------------------------------------------------------------------
+// ---- folds --------------------------------------------------------------------------------------
 inline void RandomProgram::grow_reduce() {
   Known a = any_tile();
   const DType d = type(a).dtype();
@@ -228,8 +226,7 @@ inline void RandomProgram::grow_leaf() {
   keep(leaf(number(), chance(70) ? one_of(shapes_) : shape()));
 }
 
-// ---- control
-// --------------------------------------------------------------------------------------------------------
+// ---- control ------------------------------------------------------------------------------------
 inline Known RandomProgram::settled(DType d, const Shape& s) {
   const Known k = get(d, s, [this](const Known& v) {
     return v.error == 0 && (features_.carries || v.is_present());
@@ -350,8 +347,7 @@ inline void RandomProgram::grow_if() {
   for (ir::Value v : kernel[branch].results) keep(carried(v));
 }
 
-// ---- stores
-// ---------------------------------------------------------------------------------------------------------
+// ---- stores -------------------------------------------------------------------------------------
 /// Row `row` (none: the box of this program) of a separate view.
 inline void RandomProgram::store(const Known& value, ir::Value row) {
   Known k = value;

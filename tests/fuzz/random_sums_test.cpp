@@ -1,7 +1,7 @@
-// Random sums of rows, columns, positions and whole tiles, under masks, branches and folds: marked
+// Random sums of rows, columns, positions and whole tiles, with masks, branches and folds: marked
 // as `reassoc`, they keep their values through the pass hoist_broadcast_terms and all others.
-// Numbers are whole and small, so that no order of the sums rounds. TEGULA_FUZZ_PROGRAMS and
-// TEGULA_FUZZ_SEED choose other ones; a failure prints its seed and program.
+// Numbers are small integers, so that no order of the sums rounds. TEGULA_FUZZ_PROGRAMS and
+// TEGULA_FUZZ_SEED choose other programs; a failure prints its seed and program.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -47,7 +47,7 @@ class RandomSums {
     b_.at_end(kernel[loop].regions[0]);
     index_ = kernel[kernel[loop].regions[0]].args[0];
     for (std::int64_t i = between(6, 24); i > 0; --i) grow();
-    // Few: what is stored is needed as a whole, and nothing of it can wait.
+    // Few, as no part of a stored value can be deferred.
     for (const Sum& s : wide_)
       if (chance(15)) store(s.v);
     store(wide_.back().v);
@@ -249,11 +249,11 @@ class RandomSums {
     const Value line =
         b_.op(Reduce, {x.v}, {{ir::AttrName::axis, axis}, {ir::AttrName::kind, kind}});
     store(line);
-    // Rows without an element that is seen have no finite maximum.
+    // Rows without a visible element have no finite maximum.
     const Value top = b_.op(Max, {line, b_.f32(-100)});
     keep({linear(Sub, {x.v, repeated(top, 1 - axis)}), x.magnitude * 17 + 100, x.infinite});
   }
-  /// As attention does: a product that is scaled, of which distances are added, under a maximum.
+  /// As in attention: a scaled product plus distances, reduced to a maximum.
   void score() {
     if (!has_products_) return;
     const Value scaled = linear(Mul, {product(), positive_});
@@ -283,7 +283,7 @@ struct Seen {
   int narrowed = 0, begun = 0;
 };
 
-/// The fault found, or nothing.
+/// Returns the fault found, or "".
 std::string check(const RandomSums& p, Seen& seen) {
   ir::verify_or_throw(p.kernel);
   Arguments want = p.args, by_passes = p.args, by_all = p.args;

@@ -1,5 +1,5 @@
-// Programs that fail are made small: a fault is planted, and what is left of the program shows it
-// and little else.
+// Reduction of failing programs: with a planted fault, the reduced program shows the fault and has
+// little else.
 #include "tests/fuzz/reduce_program.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace tegula::fuzz::reduce_program_test {
 namespace {
 
-/// The program as a compiler would leave it that exchanges the operands of each `op`.
+/// Returns the program after a faulty pass that exchanges the operands of each `op`.
 ir::Kernel with_exchanged_operands(const ir::Kernel& k, ir::Opcode op) {
   ir::Kernel faulty = ir::clone(k);
   ir::walk(faulty, faulty.body(), [&](ir::OpId o) {
@@ -49,7 +49,7 @@ TEST(ReducedPrograms, ShowAPlantedFaultAndLittleElse) {
     int ops = 0;
     ir::walk(small.kernel, small.kernel.body(),
              [&](ir::OpId o) { ops += small.kernel[o].opcode != ir::Opcode::Const; });
-    EXPECT_LE(ops, 16);  // 12 by GCC; the generator draws in the order of the compiler
+    EXPECT_LE(ops, 16);  // 12 with GCC; the draws depend on the compiler's order of evaluation
     EXPECT_LE(small.args.size(), p.args.size());
     // The printed text reads back.
     const std::string text = file_test(small, fails(small));

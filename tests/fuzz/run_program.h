@@ -1,5 +1,5 @@
 #pragma once
-// Runs a tile program twice on the same arguments: by the interpreter, and lowered by the passes in
+// Runs a tile program twice on the same arguments: in the interpreter, and lowered by the passes in
 // the simulator.
 #include <fmt/format.h>
 
@@ -49,7 +49,7 @@ inline std::uint32_t& tile_counter() {
   return counter;
 }
 
-/// After the arguments the counter, which kernels that count tiles have after theirs.
+/// The counter of kernels that count tiles follows their arguments.
 inline std::vector<ir::EvalArg> eval_args(Arguments& args) {
   std::vector<ir::EvalArg> out;
   for (Argument& a : args) {
@@ -63,7 +63,7 @@ inline std::vector<ir::EvalArg> eval_args(Arguments& args) {
   return out;
 }
 
-/// The interpreter's findings; empty where there are none.
+/// Returns the interpreter's findings; "" if there are none.
 inline std::string interpret(const ir::Kernel& tile, Arguments& args) {
   return ir::evaluate(tile, eval_args(args),
                       {.check = true, .shuffle_seed = std::nullopt, .threads = 1})
@@ -105,8 +105,8 @@ inline sim::Report simulate(const ir::Kernel& simt, std::array<std::int64_t, 3> 
       options);
 }
 
-/// Gaps of the layout passes that stop compilation (no wrong results). A gap that is closed leaves
-/// this list.
+/// Gaps of the layout passes that stop compilation (no wrong results). Remove a gap when it is
+/// closed.
 inline std::string known_gap(std::string_view error) {
   for (const char* gap : {"broadcast: the threads hold different parts",
                           "reshape: a padded dimension would be cut or merged"})
@@ -114,7 +114,7 @@ inline std::string known_gap(std::string_view error) {
   return "";
 }
 
-/// The first element in which the arguments differ by more than the tolerance; empty where none
+/// Returns the first element in which the arguments differ by more than the tolerance; "" if none
 /// does.
 inline std::string difference(const Arguments& want, const Arguments& got) {
   for (std::size_t a = 0; a < want.size(); ++a) {

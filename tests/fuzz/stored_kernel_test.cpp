@@ -1,6 +1,6 @@
-// Kernels of the disk cache whose text or metadata was changed, under a checksum that is right, are
-// taken or compiled again, and never crash or fail a call. TEGULA_FUZZ_INPUTS and TEGULA_FUZZ_SEED
-// choose how many and which.
+// Kernels of the disk cache whose text or metadata was changed, with a valid checksum, are accepted
+// or compiled again; calls never crash or fail. TEGULA_FUZZ_INPUTS and TEGULA_FUZZ_SEED choose how
+// many and which.
 #include "runtime/disk_cache.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ class StoredKernels : public testing::Test {
   std::optional<EnvOverride> override_;
 };
 
-TEST_F(StoredKernels, AreTakenOrCompiledAgain) {
+TEST_F(StoredKernels, AreAcceptedOrCompiledAgain) {
   const std::string kernel = "row_softmax";
   const auto compiled = runtime::compile(request_for(kernel));
   const fs::path file = only_entry();

@@ -1,5 +1,5 @@
-// Loops with graphs of dots on the GPU, by both back ends, against the interpreter: attention's
-// gradients, linear attention and a fused MLP as the bench has them.
+// Loops with graphs of dots on the GPU, by both back ends, compared with the interpreter: the
+// benchmark's kernels for attention's gradients, linear attention and a fused MLP.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -12,7 +12,7 @@ namespace {
 
 class DotGraphs : public test::ByBackEnd {
  protected:
-  /// Sums of the tensor cores are rounded in another order than the interpreter's.
+  /// Tensor cores add in another order than the interpreter.
   static void expect_close(const Tensor& got, const Tensor& want) {
     constexpr double kMaxError = 0.02;
     const auto a = got.to_doubles(), b = want.to_doubles();

@@ -1,5 +1,5 @@
-// The two hand-written simt texts on the GPU by both back ends: right, free of spills and
-// serialised wgmma, bit for bit equal.
+// The two hand-written SIMT texts on the GPU, by both back ends: correct, without spills or
+// serialised wgmma, and with equal bits.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Attention to caches in pages on a GPU, launched and in recorded graphs; twin:
+// Attention over paged caches on a GPU, launched and in recorded graphs; twin:
 // tests/differential/attention/paged_test.cpp.
 #include <thread>
 
@@ -219,7 +219,7 @@ TEST_P(PagedOnGpu, DividesRequestsByWorkLists) {
   }
 }
 
-/// Calls on two streams at once read one list; their partial results are apart.
+/// Concurrent calls on two streams read one list and have separate partial results.
 TEST_P(PagedOnGpu, TwoStreamsShareOneSchedule) {
   const Device gpu = Device::cuda();
   const Attention attention({.mask = masks::causal()});

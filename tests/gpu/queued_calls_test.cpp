@@ -1,5 +1,5 @@
-// A call never waits for the device: after a kernel that takes long, calls of the library return at
-// once, attention without Lse, decoding, lists and matmuls among them.
+// A call never waits for the device: after a long kernel, calls of the library return at once,
+// including attention without lse, decoding, lists and matmuls.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// One thread looks at the clock until so many nanoseconds are over.
+/// One thread reads the clock until the given number of nanoseconds has passed.
 constexpr const char* kSpinPtx = R"(
 .version 8.0
 .target sm_80

@@ -16,7 +16,7 @@ INSTANTIATE_TEST_SUITE_P(BackEnds, SegmentsOnGpu, testing::Values("llvm", "nvrtc
 constexpr std::int64_t kRows = 6000, kDepth = 192, kColumns = 256;
 constexpr int kSegments = 64;
 
-/// Every third segment is empty, and rows are left over.
+/// Every third segment is empty, and the last rows belong to no segment.
 std::vector<i32> random_offsets(std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<i32> offsets{0};
@@ -63,7 +63,7 @@ TEST_P(SegmentsOnGpu, ReplaysWithOtherOffsets) {
           ASSERT_EQ(c[i * kColumns + j], want) << seed << ": segment " << s << " row " << i;
         }
     for (auto i = static_cast<std::size_t>(next.back()) * kColumns; i < c.size(); ++i)
-      ASSERT_EQ(c[i], -77) << "behind the last segment";
+      ASSERT_EQ(c[i], -77) << "after the last segment";
   }
 }
 

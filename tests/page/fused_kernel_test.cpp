@@ -19,7 +19,7 @@ Matrix product(const Matrix& a, const Matrix& b, std::size_t m, std::size_t k, s
   return c;
 }
 
-/// Equal but for the rounding to bf16 and the order of sums.
+/// Equal except for the rounding to bf16 and the order of sums.
 void expect_close(const Matrix& found, const Matrix& wanted) {
   ASSERT_EQ(found.size(), wanted.size());
   for (std::size_t i = 0; i < wanted.size(); ++i)
@@ -78,13 +78,13 @@ TEST_P(FusedKernel, TwoKernelsOfABlock) {
 
 INSTANTIATE_TEST_SUITE_P(Devices, FusedKernel, cpu_and_sim(), name_of);
 
-/// Bias, activation, residual and statistics leave the product on wgmma and TMA.
+/// With bias, activation, residual and statistics, the product still uses wgmma and TMA.
 TEST(FusedKernelPlan, KeepsTheMainloop) {
   if (!runtime::diagnose().finding("LLVM").present) GTEST_SKIP() << "no LLVM back end";
 #include "fused_kernel_4.inc"
 #include "fused_kernel_7.inc"
   EXPECT_NE(schedule.find("wgmma=1"), std::string::npos) << schedule;
-  // The page says that the epilogue spills; nothing else is to be said of the kernel.
+  // The page states that the epilogue spills; there is no other warning about the kernel.
   for (const Warning& w : fused.warnings())
     EXPECT_NE(w.str().find("T1501"), std::string::npos) << w.str();
 }

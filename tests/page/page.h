@@ -30,7 +30,7 @@ class Page : public testing::TestWithParam<Device> {
 inline auto cpu_and_sim() { return testing::Values(Device::cpu(), Device::sim()); }
 inline std::string name_of(const testing::TestParamInfo<Device>& p) { return p.param.str(); }
 
-/// The code of the error that `call` throws, "" where it throws none.
+/// Returns the code of the error that `call` throws; "" if it throws none.
 template <class Call>
 std::string code_of(const Call& call) {
   try {

@@ -20,7 +20,7 @@ TEST_P(RandomPage, DropoutByThePlaceOfAnElement) {
 
 TEST_P(RandomPage, SmallStepsAddUp) {
 #include "random_2.inc"
-  // Steps of 1/64 of the distance to the next number of bf16: rounded to nearest, nothing happens.
+  // Steps of 1/64 of the distance to the next bf16 number: rounded to nearest, they have no effect.
   const Tensor w = ones_of({2048}, DType::bf16),
                step = Tensor::full({2048}, 0x1p-14, DType::f32, device());
   for (int i = 0; i < 8; ++i) updated(w, step, i);

@@ -6,7 +6,7 @@ namespace {
 
 class Recompilation : public Page {};
 
-/// How many times a kernel was compiled, as its explanation tells.
+/// Returns how many times a kernel was compiled, according to explain().
 template <class K>
 int compiled(const K& kernel) {
   const std::string text = kernel.explain();

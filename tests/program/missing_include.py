@@ -17,7 +17,7 @@ FILE, INCLUDE = "runtime/artefact_format.cpp", "#include <fmt/format.h>\n"
 
 
 def compiles(text):
-    """Whether FILE compiles with this text and its own flags."""
+    """Returns whether FILE compiles with this text and its own flags."""
     command = COMMANDS[SOURCE / FILE]
     words = shlex.split(command["command"])
     del words[words.index("-o"):words.index("-o") + 2]

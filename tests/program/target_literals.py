@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tools/dev/check_targets.py refuses facts of one GPU that are planted in library code, and nothing like them.
+"""tools/dev/check_targets.py rejects facts of one GPU that are planted in library code, and nothing similar.
 
 target_literals.py REPOSITORY"""
 import pathlib
@@ -33,7 +33,7 @@ SILENT = {
 
 
 def said(check, files):
-    """What the check says of a repository of these files, by file."""
+    """Returns the check's reports for a repository of these files, by file."""
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         subprocess.run(["git", "init", "-q", folder], check=True)

@@ -1,5 +1,5 @@
-// Kernels compiled ahead of time: which calls a table serves, what it survives, and that a call by
-// it is the kernel's own launch.
+// Kernels compiled ahead of time: the calls that a table serves, damaged tables, and that a call
+// through a table launches the kernel directly.
 #include <tegula.h>
 
 #include <gmock/gmock.h>
@@ -35,9 +35,9 @@ AheadClass vector_class(std::int64_t extent, std::uint8_t align = 16, std::int64
 TEST(AheadClasses, ServeCallsThatAreAtLeastAsRegular) {
   const AheadClass made = vector_class(64);
   EXPECT_TRUE(serves(made, vector_class(4096)));
-  EXPECT_FALSE(serves(made, vector_class(4097))) << "its extent is no multiple";
-  EXPECT_FALSE(serves(made, vector_class(64, 4))) << "its address is no multiple";
-  EXPECT_FALSE(serves(made, vector_class(64, 16, 16))) << "its elements are not side by side";
+  EXPECT_FALSE(serves(made, vector_class(4097))) << "its extent is not a multiple";
+  EXPECT_FALSE(serves(made, vector_class(64, 4))) << "its address is not a multiple";
+  EXPECT_FALSE(serves(made, vector_class(64, 16, 16))) << "its elements are not contiguous";
   EXPECT_FALSE(serves(made, {})) << "another number of arguments";
   EXPECT_TRUE(serves(vector_class(3, 4, 3), vector_class(64)));
 
@@ -137,8 +137,8 @@ TEST_F(AheadTables, ACallIsOneLaunch) {
   EXPECT_EQ(mock().launches.size(), 1u);
 }
 
-/// The kernel relies on N being one number: a call that it does not hold for is refused before it
-/// reads after a vector.
+/// The kernel relies on equal extents N: a call with other extents is rejected before it reads past
+/// a vector.
 TEST_F(AheadTables, DimensionsOfOneNameHaveOneExtent) {
   const runtime::testing::MockDriver driver;
   for (const int shorter : {0, 1, 2}) {
@@ -156,7 +156,7 @@ TEST_F(AheadTables, DimensionsOfOneNameHaveOneExtent) {
 
 using nlohmann::json;
 
-/// A table whose JSON and entries are changed, with the checksum of what it is then.
+/// A table whose JSON and entries are changed, with a matching checksum.
 std::string changed(const std::string& table,
                     const std::function<void(json& text, std::string& entries)>& change) {
   struct {
@@ -174,7 +174,7 @@ std::string changed(const std::string& table,
   return std::string(reinterpret_cast<const char*>(&header), sizeof header) + body;
 }
 
-/// The reason why the first plan cannot be read after a change; "none" where it can.
+/// Returns why the first plan cannot be read after a change; "none" if it can.
 std::string refusal(const std::string& table, const std::function<void(json& plan)>& change) {
   try {
     AheadTable{changed(table, [&](json& text, std::string&) { change(text["calls"][0]["plan"]); })};
@@ -184,8 +184,8 @@ std::string refusal(const std::string& table, const std::function<void(json& pla
   return "none";
 }
 
-/// CallPlan::run looks at nothing again, so a table is checked as it is read, whatever its checksum
-/// says.
+/// CallPlan::run checks nothing, so a table is checked when it is read, even if its checksum is
+/// right.
 TEST_F(AheadTables, TensorsThatNoCallCanMakeAreRefused) {
   enum From { view, scratch, counters, flags };
   constexpr int kF32 = static_cast<int>(DType::f32), kU32 = static_cast<int>(DType::u32);
@@ -246,7 +246,7 @@ TEST_F(AheadTables, RejectLaunchesThatReadNonTensors) {
   of_class([](json& args) { args.push_back(json(args[0])); });
 }
 
-/// The first kernel takes `count` arguments more, which are numbers, and so does its launch.
+/// The first kernel and its launch have `count` more arguments, which are numbers.
 std::string with_more_arguments(const std::string& table, std::size_t count) {
   return changed(table, [&](json& text, std::string& entries) {
     json& row = text["kernels"][0];

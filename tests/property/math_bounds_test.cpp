@@ -1,5 +1,5 @@
-// Errors of the math functions against long double: all inputs of f16 and bf16, samples of f32 and
-// f64. docs/math-bounds.md is what was measured; TEGULA_BLESS=1 writes it.
+// Errors of the math functions relative to long double: all inputs of f16 and bf16, samples of f32
+// and f64. docs/math-bounds.md lists the measured errors; TEGULA_BLESS=1 writes it.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ namespace {
 using test::MathFunction;
 using test::Real;
 
-/// Distance of neighbours at `v`, and digits, of a format.
+/// The distance between adjacent numbers at `v`, and the digits, of a format.
 struct Precision {
   int mantissa, lowest;
   Real largest;
@@ -94,7 +94,7 @@ Real real_of(T v) {
     return v;
 }
 
-/// The value of T nearest to it.
+/// Returns the nearest value of T.
 template <class T>
 Real rounded(Real v) {
   if constexpr (sizeof(T) == 2)

@@ -1,8 +1,8 @@
 #pragma once
 // Matmuls of random shapes, types, layouts, tiles and plans on the simulator, whose detectors turn
 // any race, deadlock, missing fence or wait into an error; sums of small integers must be exact. A
-// form is the subject of one test: it forces a few of the fields, all others are drawn, and it
-// counts a draw only where the compiled kernel says that the form is really there.
+// form is the subject of one test: it sets a few fields and draws all others, and counts a draw
+// only if the compiled kernel has the form.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ class Draws {
     return low + static_cast<int>(bits_() % static_cast<std::uint64_t>(high - low + 1));
   }
   bool flip() { return between(0, 1) == 1; }
-  /// Once in n times.
+  /// Returns true once in n calls, on average.
   bool rarely(int n) { return between(1, n) == 1; }
   template <class T>
   T of(std::initializer_list<T> list) {
@@ -51,7 +51,7 @@ struct Placement {
   Dims stored(std::int64_t batch, std::int64_t rows, std::int64_t cols) const {
     return transposed ? Dims{batch, cols, rows + padding} : Dims{batch, rows, cols + padding};
   }
-  /// The matrix in a tensor of that shape.
+  /// Returns the matrix as a view of a tensor that has room for it.
   Tensor matrix_of(const Tensor& whole, std::int64_t rows, std::int64_t cols) const {
     const Tensor part = whole.slice(2, offset, offset + (transposed ? rows : cols));
     return transposed ? part.transpose(1, 2) : part;
@@ -131,7 +131,7 @@ inline void draw_shape(Draws& d, DrawnProduct& x) {
   x.n = d.between(0, 3) != 0 ? 8 * d.between(1, 17) : d.between(1, 136);
   x.k = d.between(0, 3) != 0 ? 16 * d.between(0, 16) : d.between(0, 256);
   if (d.rarely(8)) x.batch = d.between(1, 3), x.one_b = d.flip();
-  // Mostly as wgmma takes 8 and 32 bits: k is contiguous.
+  // Mostly k is contiguous, as wgmma requires for 8 and 32 bits.
   x.a = draw_placement(d, false, size_bytes(x.operands) == 2);
   x.b = draw_placement(d, true, size_bytes(x.operands) == 2);
   x.c = draw_placement(d, false, false);
@@ -165,8 +165,8 @@ inline void draw_plan(Draws& d, DrawnProduct& x) {
   if (d.flip()) x.plan["stages"] = d.between(2, 8);
 }
 
-/// Widths that wgmma has and a thread's registers hold, and rings that fit: other widths and depths
-/// are left to the library's own choice, which the tests of its configurations see.
+/// Widths that wgmma supports and a thread's registers hold, and rings that fit. The library
+/// chooses other widths and depths; the tests of its configurations cover them.
 inline void fit_to_machine(DrawnProduct& x) {
   const int rows = x.rows();
   int& columns = x.config.swap_ab ? x.config.bm : x.config.bn;
@@ -195,7 +195,7 @@ inline DrawnProduct draw_product(Draws& d, const ProductForm& form) {
 
 // ---- what several forms force -------------------------------------------------------------------
 
-/// Operands that a wgmma can have as they lie, none of them copied first.
+/// Operands that a wgmma can read as they are stored, without a copy.
 inline void lie_for_tma(DrawnProduct& x) {
   const auto up = [](std::int64_t extent) {
     return std::max<std::int64_t>(16, (extent + 15) / 16 * 16);
@@ -214,7 +214,7 @@ inline void force_wgmma(DrawnProduct& x) {
   if (size_bytes(x.operands) == 2 && x.config.swap_ab)
     x.config.bm = std::max(16, x.config.bm / 16 * 16);
 }
-/// One kernel, a program for each tile.
+/// One kernel with one program per tile.
 inline void force_whole(DrawnProduct& x) {
   force_wgmma(x);
   x.config.split = SplitK::none;
@@ -236,7 +236,7 @@ struct PlainEpilogue {
   Tile operator()(Tile acc, Index, Index) const { return acc; }
 };
 
-/// A kernel made for this matmul alone; gives its plan and the remarks.
+/// Makes a kernel for this matmul; returns its plan and the remarks.
 template <class T, class O>
 std::string run_product(const DrawnProduct& x, const Tensor& A, const Tensor& B, const Tensor& C) {
   const Stream stream(Device::sim());
@@ -271,8 +271,7 @@ inline std::string run_typed(const DrawnProduct& x, const Tensor& A, const Tenso
   return kRuns.at({x.operands, x.result})(x, A, B, C);
 }
 
-/// Runs the matmul and compares all of the tensor that C is a part of; gives the plan and the
-/// remarks.
+/// Runs the matmul and compares the whole tensor that contains C; returns the plan and the remarks.
 inline std::string check_product(const DrawnProduct& x) {
   constexpr double kUnset = -77;
   const std::int64_t batch = std::max<std::int64_t>(x.batch, 1);
@@ -298,7 +297,7 @@ inline std::string check_product(const DrawnProduct& x) {
   double outside = 0;
   for (const double v : whole.to_doubles()) outside += v == kUnset;
   for (const double v : sums) outside -= rounded(v, x.result) == kUnset;
-  EXPECT_EQ(outside, static_cast<double>(whole.numel() - C.numel())) << "written beside C";
+  EXPECT_EQ(outside, static_cast<double>(whole.numel() - C.numel())) << "written outside C";
   return said;
 }
 
@@ -311,14 +310,14 @@ inline std::uint64_t products_seed() {
   return seed ? std::strtoull(seed, nullptr, 10) : 20261120;
 }
 
-/// A plan was drawn that takes more shared memory than there is.
+/// The drawn plan needs more shared memory than the target has.
 inline bool has_no_room(const std::exception& e) {
   const std::string_view said = e.what();
   return said.find("the plan of TEGULA_PLAN=") != said.npos &&
          said.find("bytes of shared memory") != said.npos;
 }
 
-/// Draws until the form was there 100 times; draws in which it was not are as exact.
+/// Draws until 100 kernels have the form; the results of the others must be exact, too.
 inline void expect_exact_in(const ProductForm& form) {
   constexpr int kMaxDraws = 3 * kOfEachForm / 2;
   std::printf("TEGULA_TEST_SEED=%llu\n", static_cast<unsigned long long>(products_seed()));

@@ -1,5 +1,5 @@
-// Masks with terms that are not affine, or whose 32-bit sums wrap around, against every pair: what
-// is not solved exactly is never classified as full or empty.
+// Masks with terms that are not affine, or whose 32-bit sums wrap around, compared for every pair:
+// a block that is not solved exactly is never classified as full or empty.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace tegula::unsolved_masks_test {
 using namespace kernels;
 namespace {
 
-/// An i32 of the host that wraps around as a kernel's does.
+/// An i32 on the host that wraps around as in a kernel.
 struct Wrapping {
   std::int32_t v;
 
@@ -51,7 +51,7 @@ struct Wrapping {
   friend bool operator==(Wrapping a, std::int32_t b) { return a.v == b; }
 };
 
-/// A mask, and the same on the host.
+/// A mask and the same function on the host.
 struct Case {
   std::string name;
   Mask mask;
@@ -128,7 +128,7 @@ Case negated(const Case& a) {
   return {"!" + a.name, masks::not_(a.mask), [a = a.seen](int q, int kv) { return !a(q, kv); }};
 }
 
-/// Whether all pairs of a block are seen, and whether any is.
+/// Whether all pairs of a block are visible, and whether any pair is.
 struct Pairs {
   bool all = true, any = false;
 
@@ -138,7 +138,7 @@ struct Pairs {
   }
 };
 
-constexpr int kQueries = 75, kKeys = 109;  // no multiples of a block
+constexpr int kQueries = 75, kKeys = 109;  // not multiples of a block
 
 /// Counts the blocks that are decided.
 int check_blocks(const Case& c) {
@@ -248,7 +248,7 @@ class Recorded {
   Kernel kernel_;
 };
 
-/// Counts the keys that are known to be seen, or not to be.
+/// Counts the keys that are known to be visible, and those known to be hidden.
 int check_recorded(const Case& c) {
   const Recorded recorded(c.mask);
   int known = 0;
@@ -283,7 +283,7 @@ TEST(UnsolvedMasks, InListsThatKernelsMake) {
   EXPECT_GT(decided, 300);
 }
 
-/// -2^31 / -1 is not a number of 32 bits.
+/// -2^31 / -1 does not fit 32 bits.
 TEST(UnsolvedMasks, QuotientsIn64Bits) {
   const Scalar<i32> n = -1;
   const Mask mask = [=](Tile, Tile, Tile q, Tile kv) {

@@ -61,9 +61,23 @@ std::optional<T> converted(const V& value) {
   }
 }
 
-/// Throws CompileError T0713. N: std::int64_t, std::uint64_t or double.
+/// Throws CompileError T0713: `what` ("a Scalar") of this type cannot hold the number. N:
+/// std::int64_t, std::uint64_t or double.
 template <class N>
-[[noreturn]] void refuse_number(N number, DType dtype, const Loc& at);
+[[noreturn]] void refuse_number(N number, const char* what, DType dtype, const Loc& at);
+
+/// Returns the number as a T, or throws T0713 if T does not hold it.
+template <Element T, HostNumeric V>
+T held_number(const V& value, const char* what, const Loc& at) {
+  const std::optional<T> held = converted<T>(value);
+  if (held) [[likely]]
+    return *held;
+  using Number = decltype(+value);
+  using Shown =
+      std::conditional_t<std::is_floating_point_v<Number>, double,
+                         std::conditional_t<std::is_signed_v<Number>, std::int64_t, std::uint64_t>>;
+  refuse_number(static_cast<Shown>(+value), what, dtype_of<T>, at);
+}
 
 /// A number for a Scalar<T>. Throws CompileError at the line of the conversion if T does not hold
 /// it.
@@ -72,20 +86,37 @@ class HostNumber {
  public:
   template <HostNumeric V>
   HostNumber(const V& value, Loc at = std::source_location::current()) {
-    const std::optional<T> held = converted<T>(value);
-    if (!held) [[unlikely]] {
-      using Number = decltype(+value);
-      using Shown = std::conditional_t<
-          std::is_floating_point_v<Number>, double,
-          std::conditional_t<std::is_signed_v<Number>, std::int64_t, std::uint64_t>>;
-      refuse_number(static_cast<Shown>(+value), dtype_of<T>, at);
-    }
-    bits_ = bits_of(*held);
+    bits_ = bits_of(held_number<T>(value, "a Scalar", at));
   }
   std::uint64_t bits() const { return bits_; }
 
  private:
   std::uint64_t bits_;
+};
+
+/// The first element type with the size and the sign of a C++ number.
+template <class P, class... Types>
+struct ElementLike;
+template <class P, class First, class... Rest>
+struct ElementLike<P, First, Rest...>
+    : std::conditional_t<sizeof(P) == sizeof(First) &&
+                             std::is_signed_v<P> == std::is_signed_v<First> &&
+                             std::is_floating_point_v<P> == std::is_floating_point_v<First>,
+                         std::type_identity<First>, ElementLike<P, Rest...>> {};
+
+/// A number for a parameter that is a C++ number. Throws CompileError T0713 at the line of the call
+/// if P does not hold it.
+template <class P>
+class HostConstant {
+ public:
+  template <HostNumeric V>
+  HostConstant(const V& value, Loc at = std::source_location::current())
+      : value_(static_cast<P>(held_number<Held>(value, "a parameter", at))) {}
+  operator P() const { return value_; }
+
+ private:
+  using Held = typename ElementLike<P, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64>::type;
+  P value_;
 };
 
 }  // namespace tegula::detail

@@ -89,6 +89,16 @@ class HostPointer {
   const Tensor* tensor_ = nullptr;
 };
 
+/// The type of a call's argument for a constant: its own, or a number that is checked.
+template <class P>
+struct HostOfConstant {
+  using Type = P;
+};
+template <class P>
+  requires(std::is_arithmetic_v<P> && !std::is_same_v<P, bool>)
+struct HostOfConstant<P> {
+  using Type = HostConstant<P>;
+};
 /// Meaning of a parameter type. C++ numbers, bools and enums are constants: the kernel is traced
 /// for each value.
 template <class P>
@@ -97,10 +107,10 @@ struct ParamTraits {
       std::is_arithmetic_v<P> || std::is_enum_v<P>,
       "tegula: kernel parameters are In, Out, InOut, Scalar, Ptr, or C++ numbers, bools and enums "
       "(taken by value), or structs of these");
-  using Host = P;
+  using Host = typename HostOfConstant<P>::Type;
   static constexpr ParamInfo kInfo{ParamKind::Constant, DType::i64, 0, ViewAccess::In};
   static HostArg pack(const Host& value) {
-    return {ParamKind::Constant, DType::i64, nullptr, bits_of(value)};
+    return {ParamKind::Constant, DType::i64, nullptr, bits_of(static_cast<P>(value))};
   }
   static P make(std::uint32_t, const HostArg& a) {
     P value;

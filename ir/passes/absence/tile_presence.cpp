@@ -68,7 +68,19 @@ PresentLines TilePresence::find(Value v) {
   if (d.is(ExpandDims, Permute, Reshape, Broadcast)) return moved(def);
   if (d.is(Reduce, ArgReduce)) return reduced(def);
   if (d.is(Dot)) return product(def);
-  return info(d.opcode).is_elementwise() && !d.is(Select) ? merged(def) : PresentLines();
+  if (d.is(Select)) return selected(def);
+  return info(d.opcode).is_elementwise() ? merged(def) : PresentLines();
+}
+
+/// A select of two tiles without absent elements is present where its condition is.
+PresentLines TilePresence::selected(OpId op) {
+  return is_whole(k_[op].operands[1]) && is_whole(k_[op].operands[2]) ? merged(op) : PresentLines();
+}
+
+bool TilePresence::is_whole(Value v) {
+  const PresentLines& p = of(v);
+  return p.is_known && p.whole.all.empty() &&
+         std::ranges::all_of(p.dims, [](const PresentLine& line) { return line.all.empty(); });
 }
 
 PresentLines TilePresence::loaded(OpId op) {

@@ -53,12 +53,15 @@ class TilePresence {
   PresentLines factors(OpId dot);
   /// Returns the presence of a value without absent elements.
   PresentLines nothing_absent(Value v) const;
+  /// Returns true if no element of the value is absent.
+  bool is_whole(Value v);
 
  private:
   PresentLines find(Value v);
   PresentLines loaded(OpId op);
   PresentLines filled(OpId op);
   PresentLines merged(OpId op);
+  PresentLines selected(OpId op);
   PresentLines moved(OpId op);
   PresentLines reduced(OpId op);
   PresentLines product(OpId op);

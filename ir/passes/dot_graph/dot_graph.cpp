@@ -63,7 +63,7 @@ class Analysis {
     for (GraphDot& dot : graph_.dots)
       for (std::size_t i : {0U, 1U})
         if (const std::string_view why = find_source(dot, i); !why.empty()) return refused(why);
-    if (is_gemm()) graph_.rings = RingSharing::One;
+    if (is_gemm()) graph_.rings = RingGrouping::Single;
     resolve_operand_forms();
     DotNeeds needs;
     graph_.add_needs(k_, needs);
@@ -228,7 +228,7 @@ class Analysis {
   /// Moves fragments that do not fit next to the accumulators to shared memory, from which all
   /// warpgroups read them.
   void share_fragments() {
-    graph_.rings = RingSharing::Joined;
+    graph_.rings = RingGrouping::PerDot;
     for (GraphDot& dot : graph_.dots) {
       DotOperand& a = dot.operands[0];
       const OpId def = k_[a.tile].def;

@@ -43,12 +43,12 @@ struct GraphDot {
 };
 
 /// How the loads of a loop share rings. The loads of a ring are waited for and released together.
-enum class RingSharing : std::uint8_t {
-  Joined,    ///< a ring for the loads of each dot; others join the ring that was waited for before
-  One,       ///< all loads share a ring: GEMMs, which wait once for their operands; with gathered
-             ///< rows only if clusters multicast the other operand
-  Separate,  ///< two back-to-back GEMMs, one late: a ring for the loads of each dot, and one for
-             ///< all other loads
+enum class RingGrouping : std::uint8_t {
+  PerDot,  ///< a ring for the loads of each dot; others join the ring that was waited for before
+  Single,  ///< all loads share a ring: GEMMs, which wait once for their operands; with gathered
+           ///< rows only if clusters multicast the other operand
+  Skewed,  ///< two back-to-back GEMMs, one late: a ring for the loads of each dot, and one for
+           ///< all other loads
 };
 
 /// Shared memory and registers of a thread that the dots of loops need.
@@ -83,14 +83,14 @@ struct DotGraph {
   std::vector<OperandLoad> stationary;   ///< before the loop, by TMA
   std::vector<Value> shared;             ///< tiles of form Shared, each once
   std::unordered_map<Value, int> slots;  ///< of these, if an author's Schedule sets them
-  RingSharing rings = RingSharing::Joined;
+  RingGrouping rings = RingGrouping::PerDot;
   /// No operand load depends on values that an iteration computes or reads memory that the program
   /// writes. Otherwise threads have to load it in its iteration.
   bool runs_ahead = true;
 
   /// Returns true if threads make at most operand A of each dot and each load is one operand. The
-  /// rings are not Joined then.
-  bool is_gemm() const { return rings != RingSharing::Joined; }
+  /// rings are not PerDot then.
+  bool is_gemm() const { return rings != RingGrouping::PerDot; }
   const GraphDot* find(OpId dot) const;
   /// Returns the TMA load in the loop that loads the tile, or null.
   const OperandLoad* ring_load(const Kernel& k, Value tile) const;

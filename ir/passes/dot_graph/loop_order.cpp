@@ -513,7 +513,7 @@ LoopSchedule steps_of(const Kernel& k, const Graph& graph, const DotGraph& dots,
       context.remark(Remark::Kind::Missed, k[dots.loop].loc, "schedule not followed: " + why);
     }
   }
-  if (dots.rings == RingSharing::Separate)
+  if (dots.rings == RingGrouping::Skewed)
     return SkewedSteps(k, graph, dots, special, dots.dots.back().op).run();
   return EarlyDots(k, graph, dots, special).run();
 }

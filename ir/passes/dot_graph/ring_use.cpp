@@ -18,9 +18,9 @@ class Finder {
 
   std::vector<OperandPipeline> run() {
     add_given_channels();
-    if (graph_.rings == RingSharing::One)
+    if (graph_.rings == RingGrouping::Single)
       for (const OperandLoad& load : graph_.loads) add_to_ring(0, load);
-    const bool is_separate = graph_.rings == RingSharing::Separate;
+    const bool is_separate = graph_.rings == RingGrouping::Skewed;
     for (const ScheduledOp& at : order_.ops)
       if (!is_separate || graph_.find(at.op)) add_ring(at.op);
     if (is_separate) add_ring_of_others();
@@ -28,9 +28,9 @@ class Finder {
       for (Value v : tiles_of(at.op))
         if (const OperandLoad* load = graph_.ring_load(k_, v)) add_reader(*load, at);
     for (OperandPipeline& use : uses_)
-      std::ranges::stable_sort(use.brings, {}, &OperandLoad::order);
+      std::ranges::stable_sort(use.ring_loads, {}, &OperandLoad::order);
     std::ranges::stable_sort(uses_, {},
-                             [](const OperandPipeline& u) { return u.brings.front().order; });
+                             [](const OperandPipeline& u) { return u.ring_loads.front().order; });
     return std::move(uses_);
   }
 
@@ -70,7 +70,7 @@ class Finder {
   void add_to_ring(std::size_t ring, const OperandLoad& load) {
     if (!ring_of_.try_emplace(load.load, ring).second) return;
     if (ring == uses_.size()) uses_.emplace_back().first_stage = order_.last_stage;
-    uses_[ring].brings.push_back(load);
+    uses_[ring].ring_loads.push_back(load);
   }
 
   void add_reader(const OperandLoad& load, const ScheduledOp& at) {

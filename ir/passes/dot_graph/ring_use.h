@@ -9,7 +9,7 @@
 namespace tegula::ir {
 
 /// Returns the rings of a loop. The loads of an author's channel share a ring. Other loads share
-/// rings as `graph.rings` specifies (RingSharing).
+/// rings as `graph.rings` specifies (RingGrouping).
 std::vector<OperandPipeline> ring_uses(const Kernel& k, const DotGraph& graph,
                                        const LoopOrder& order);
 

@@ -33,10 +33,10 @@ void MmaLoop::allocate(std::vector<OperandPipeline> rings, std::vector<OperandLo
   pipelines = std::move(rings);
   const Value in_step = multicast_loads();
   for (OperandPipeline& p : pipelines) {
-    const int asked = p.brings.front().slots,
+    const int asked = p.ring_loads.front().slots,
               usual = p.last_stage > 0 && plan_.late_stages > 0 ? plan_.late_stages : plan_.stages,
               slots = asked != 0 ? std::max(asked, kMinSlots) : usual;
-    p.ring = ChannelRing(slots, std::move(p.brings), in_step);
+    p.ring = ChannelRing(slots, std::move(p.ring_loads), in_step);
   }
   if (!in_front.empty())
     stationary.emplace().ring = ChannelRing(plan_.once_stages, std::move(in_front));
@@ -89,9 +89,9 @@ Value MmaLoop::multicast_loads() {
   const Value in_step = b.cmp("lt", next, k[mine].operands[1]), word = k[flags].operands[0];
   bool any = false;
   for (OperandPipeline& pipeline : pipelines)
-    for (OperandLoad& load : pipeline.brings) {
+    for (OperandLoad& load : pipeline.ring_loads) {
       const AttrList& attrs = k[load.load].attrs;
-      if (load.dots.empty() || load.is_alone || !attrs.has(AttrName::multicast) ||
+      if (load.dots.empty() || load.no_multicast || !attrs.has(AttrName::multicast) ||
           !is_multicast_splittable(k, k[load.load]))
         continue;
       const Value bit = b.i32(std::int64_t{1} << attrs.i(AttrName::multicast));

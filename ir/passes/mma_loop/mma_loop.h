@@ -11,7 +11,7 @@ namespace tegula::ir {
 
 /// A ring of operands, its readers, and the loop's position in it.
 struct OperandPipeline {
-  std::vector<OperandLoad> brings;  ///< loads of the ring, until it is allocated
+  std::vector<OperandLoad> ring_loads;  ///< loads of the ring, until it is allocated
   ChannelRing ring{0, {}};
   /// Stages of the readers: step i of the loop reads the loads of iterations i - last_stage .. i -
   /// first_stage.

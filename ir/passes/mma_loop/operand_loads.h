@@ -34,10 +34,10 @@ struct OperandLoad {
   const LinearLayout* lines = nullptr;
   ValueMap placed = {};
   // Set by an author's Schedule, if there is one.
-  int channel = -1;       ///< index of its channel, whose loads share a ring; -1: unspecified
-  int slots = 0;          ///< of that ring; 0: unspecified
-  int order = 0;          ///< among the loads of a step
-  bool is_alone = false;  ///< it is not multicast
+  int channel = -1;  ///< index of its channel, whose loads share a ring; -1: unspecified
+  int slots = 0;     ///< of that ring; 0: unspecified
+  int order = 0;     ///< among the loads of a step
+  bool no_multicast = false;
 };
 
 /// Returns the operand loads of the loop that threads can copy ahead, because their offsets can be

@@ -197,8 +197,9 @@ class Tensor {
   /// Returns a row-major copy in new memory.
   Tensor clone() const;
   /// Returns a copy with another element type, as kernels cast: integers wrap, floats round to
-  /// nearest even, or towards zero to an integer type, which saturates and gives 0 for NaN.
-  Tensor cast(DType dtype) const;
+  /// nearest even, or towards zero to an integer type, which saturates and gives 0 for NaN. Throws
+  /// CompileError (T0703), as `to_doubles` does, if the tensor is undefined.
+  Tensor cast(DType dtype, Loc at = std::source_location::current()) const;
   /// Overwrites the elements with those of a tensor of the same shape and type, on any device.
   void copy_from(const Tensor& source, const Stream& stream,
                  Loc at = std::source_location::current()) const;
@@ -215,7 +216,7 @@ class Tensor {
     return std::vector<T>(first, first + host.numel());
   }
   /// Returns the elements in row-major order as doubles (exact unless i64 or u64 beyond 2^53).
-  std::vector<double> to_doubles() const;
+  std::vector<double> to_doubles(Loc at = std::source_location::current()) const;
 
   /// Returns the offset, in bytes from the first byte of the allocation, of the first overwritten
   /// byte in a red zone around this host memory; nothing if the zones are intact or there are none.

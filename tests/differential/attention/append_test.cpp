@@ -185,7 +185,7 @@ TEST_P(Append, TakesInterleavedTensors) {
   expect_same(rows, before, "rows");
 }
 
-/// Two tokens with one row: of two requests, and of one. Other rows of the page are no finding.
+/// Two tokens with one row, of two requests or of one. Other rows of the page are not reported.
 TEST_P(Append, ReportsTwoTokensOfOneRow) {
   if (GetParam().kind == DeviceKind::cuda) GTEST_SKIP() << "one of the rows remains";
   const Step s(GetParam());

@@ -1,4 +1,4 @@
-// Faults that the compilation of attention's backward kernel could have, planted in its code.
+// Faults that a compiler could make in attention's backward kernel, planted in its code.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -22,7 +22,7 @@ using mistakes::Kind;
 constexpr int kQueries = 440, kPadded = 448, kKeys = 256, kDim = 64;
 constexpr float kScale = 1 / std::numbers::log2e_v<float>;  // weights are powers of two
 
-/// Tensors with few numbers other than 0, so that all sums are exact.
+/// Tensors with few nonzero elements, so that all sums are exact.
 Tensor sparse(int rows, std::uint64_t seed, Device d) {
   const Tensor all = Tensor::integers({rows, kDim}, DType::i32, 0, 24, seed, Device::cpu());
   std::vector<bf16> values;
@@ -87,7 +87,7 @@ test::MemoryProgram backward_of_a_head(Device device) {
   return p;
 }
 
-// ---- faults of this kernel; those of every loop are in lowering_mistakes.h
+// ---- faults of this kernel; lowering_mistakes.h has those of every loop
 /// Two products of the loop read each other's descriptor.
 bool operands_exchanged(Kernel& k, std::size_t n) {
   constexpr std::array<std::pair<std::size_t, std::size_t>, 3> kPairs{{{0, 1}, {2, 4}, {1, 4}}};
@@ -96,7 +96,7 @@ bool operands_exchanged(Kernel& k, std::size_t n) {
   std::swap(k[mma[kPairs[n].first]].operands[2], k[mma[kPairs[n].second]].operands[2]);
   return true;
 }
-/// Weights of pairs that the mask hides stay.
+/// Weights of masked pairs are not set to 0.
 bool mask_is_lost(Kernel& k, std::size_t n) {
   const auto is_weights = [&](OpId op) {
     const OpId weights = k[k[op].operands[1]].def;
@@ -106,7 +106,7 @@ bool mask_is_lost(Kernel& k, std::size_t n) {
   if (select) k.replace_all_uses(k[select].results[0], k[select].operands[1]);
   return bool(select);
 }
-/// Additions to dQ that are lost, or go to other elements.
+/// Additions to dQ are lost, or change other elements.
 bool additions_are_wrong(Kernel& k, std::size_t n) {
   const OpId add = mistakes::nth(mistakes::all(k, true, Opcode::AtomGlobal), 0);
   if (n == 0) k[add].attrs.set(AttrName::kind, "max");
@@ -125,7 +125,7 @@ constexpr Kind kOwnKinds[] = {
     {"additions to dQ are wrong", additions_are_wrong},
 };
 
-// ---- changes that look alike, and are right
+// ---- similar changes that are correct
 bool twice(Kernel& k, OpId op) {
   if (!op) return false;
   Builder b(k);
@@ -186,8 +186,8 @@ class BackwardBugs : public testing::Test {
   const Kernel sound_ = program_.compile([](std::string_view, Kernel&, bool) {});
 };
 
-/// Two change nothing that counts: the release after the loop comes early, when no one fills the
-/// slot again; and all accesses to dS take the other one of its two slots.
+/// Two changes have no effect: the release after the loop is early, when nothing fills the slot
+/// again; and all accesses to dS use the other one of its two slots.
 TEST_F(BackwardBugs, AreFound) {
   ASSERT_EQ(program_.how_caught(sound_), "");
   std::size_t planted = 0, missed = 0;

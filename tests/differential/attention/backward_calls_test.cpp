@@ -185,7 +185,7 @@ TEST_P(BackwardCalls, Errors) {
   EXPECT_NE(attention.explain().find("queries visited: "), std::string::npos);
 }
 
-/// Two threads alternate between two streams of their own on one object; first calls included.
+/// Two threads share one object, each alternating between two streams, including first calls.
 TEST_P(BackwardCalls, TwoStreamsOfEachThread) {
   const Attention attention({.mask = masks::causal()}, {}, {.deterministic = true});
   std::vector<BackwardCase> cases;

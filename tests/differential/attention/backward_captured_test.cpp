@@ -320,7 +320,7 @@ TEST_P(BackwardCaptured, ScoresOfTheCatalogue) {
     }
 }
 
-/// Weights that are scores; only gradients of captures are asked for.
+/// Scores used as weights; only gradients of captures are requested.
 TEST_P(BackwardCaptured, WithoutSoftmaxAndOtherGradients) {
   BackwardCase c({.heads = 2, .seqlen_q = 90, .seqlen_kv = 90}, GetParam());
   c.dQ = c.dK = c.dV = {};

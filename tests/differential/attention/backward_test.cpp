@@ -1,4 +1,5 @@
-// Attention's gradients against double precision: masks, lengths, groups of heads, sinks, types.
+// Attention's gradients compared with double precision: masks, lengths, groups of heads, sinks,
+// types.
 #include "tests/differential/attention/backward_reference.h"
 
 #include <string>

@@ -1,5 +1,5 @@
-// Derived lists of blocks where a tile's rows are not the positions of one head as the mask numbers
-// them: queries at the end of their keys, heads packed into tiles, sequences in one tensor.
+// Derived block lists for tiles whose rows are not consecutive positions of one head: queries at
+// the end of their keys, heads packed into tiles, sequences in one tensor.
 #include "tegula/kernels/masks.h"
 #include "tests/differential/attention/attention_reference.h"
 #include "tests/differential/attention/varlen_tensors.h"
@@ -12,7 +12,7 @@ namespace {
 class DerivedRows : public testing::TestWithParam<Device> {};
 INSTANTIATE_TEST_SUITE_P(Devices, DerivedRows, testing::ValuesIn(devices()), device_name);
 
-/// A mask that takes a list, and the same on numbers.
+/// A mask that needs a list, and the same function of numbers.
 struct Case {
   const char* name;
   Mask mask;
@@ -41,7 +41,7 @@ std::vector<Case> cases(Device device) {
            [](int b, int, int q, int kv) {
              return q >= kv && document_of(b, q) == document_of(b, kv);
            }},
-          // Heads see every third stripe, each others.
+          // Each head sees another third of the stripes.
           {"stripes of heads",
            [](Tile, Tile h, Tile q, Tile kv) { return q >= kv && (kv / 48 + h) % 3 == 0; },
            [](int, int h, int q, int kv) { return q >= kv && (kv / 48 + h) % 3 == 0; }},
@@ -125,7 +125,7 @@ TEST_P(DerivedRows, LongestFirstGivesTheSame) {
     }
 }
 
-/// KV blocks that hold a key which a row of the tile attends to: no other is computed.
+/// KV blocks with a key to which a row of the tile attends; no other block is computed.
 std::vector<std::int64_t> cover(const Case& c, const Shape& s, int r0, int r1, int block) {
   std::vector<std::int64_t> blocks;
   const int shift = s.at_end ? s.seqlen_kv - s.seqlen_q : 0;
@@ -192,7 +192,7 @@ TEST_P(DerivedRows, SequencesInOneTensor) {
     }
 }
 
-/// Neither lengths nor their number, nor how many queries there are, is part of a kernel's key.
+/// Lengths, their number and the number of queries are not part of a kernel's key.
 class DerivedRowsOfLengths : public DerivedRows {
  protected:
   void check(bool longest_first);
@@ -200,7 +200,7 @@ class DerivedRowsOfLengths : public DerivedRows {
 INSTANTIATE_TEST_SUITE_P(Devices, DerivedRowsOfLengths, testing::ValuesIn(test::devices()),
                          test::device_name);
 
-/// Bounds, list and attention, and the order, if asked for, are compiled once.
+/// Bounds, list and attention, and the order if requested, are compiled once.
 void DerivedRowsOfLengths::check(bool longest_first) {
   const Case c = cases(GetParam())[1];
   const Attention attention({.mask = c.mask, .align_bottom_right = true},

@@ -1,5 +1,5 @@
-// Attention to the last bit, on inputs for which that is known; on the GPU ten thousand launches of
-// it are compared (tests/gpu/register_operands_test.cpp).
+// Attention on inputs whose exact result is known; tests/gpu/register_operands_test.cpp compares
+// ten thousand launches on a GPU.
 #include "tests/differential/attention/exact_attention.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// An iteration of attention's mainloop, as threads execute it: no shuffles for row sums, and the
-// instructions after the masks in both arms of their branch.
+// The SIMT form of attention's mainloop: no shuffles for row sums, and both arms of the masks'
+// branch contain the instructions after the masks.
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/masks.h"
 #include "tests/assemble/assembled.h"
@@ -57,7 +57,7 @@ ir::Kernel attention_of(Rescaling rescaling, Mask mask, int dim) {
   return traced("attention", [&] { attention(t, t, t, O); });
 }
 
-/// Counts shuffles over four lanes, for two rows at once: maxima, and, as they were, sums.
+/// Counts shuffles over four lanes, two rows at once: those of maxima, and of sums if not deferred.
 TEST(StepForm, SumsAreAddedAfterTheLoop) {
   for (const int dim : {64, 128}) {
     SCOPED_TRACE(dim);

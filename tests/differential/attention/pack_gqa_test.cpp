@@ -9,7 +9,7 @@ namespace {
 class PackedHeads : public testing::TestWithParam<Device> {};
 INSTANTIATE_TEST_SUITE_P(Devices, PackedHeads, testing::ValuesIn(devices()), device_name);
 
-/// The last query stands at the last key; heads have slopes and sinks of their own.
+/// The last query is at the last key; each head has its own slope and sink.
 struct Decode {
   Scalar<i32> seqlen_q = 1, seqlen_kv = 1;
   std::vector<float> sinks{0.5f, 2, -1, 0, 1, 3, -2, 0.25f, 0, 1, 2, 3, 4, 5};

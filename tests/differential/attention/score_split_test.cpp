@@ -91,7 +91,7 @@ TEST(ScoreSplit, TheWholeScoreIsSplitOff) {
 class SplitScores : public testing::TestWithParam<Device> {};
 INSTANTIATE_TEST_SUITE_P(Devices, SplitScores, testing::ValuesIn(devices()), device_name);
 
-/// A window by a Scalar, beside a mask, under a score that is not the identity.
+/// A window given by a Scalar, with a mask and a score that is not the identity.
 TEST_P(SplitScores, Results) {
   const Device device = GetParam();
   const Scalar<i32> window(20);

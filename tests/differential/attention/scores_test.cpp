@@ -1,4 +1,4 @@
-// Every score function of the library through attention itself, against its formula in double.
+// Attention with every score function of the library, compared with its formula in double.
 #include "tegula/kernels/scores.h"
 
 #include "tegula/kernels/masks.h"
@@ -59,8 +59,8 @@ TEST_P(Scores, Softcap) {
         [](double s, int, int, int, int) { return 0.7 * std::tanh(s / 0.7); });
 }
 
-/// Uniform attention, and weights by key, query or head alone: what these give is one number, a row
-/// or a column, under a mask and without one.
+/// Uniform attention, and weights by key, query or head alone: the score is one number, a row or a
+/// column, with and without a mask.
 TEST_P(Scores, IndependentOfTheProduct) {
   const auto both = [](const Score& score, const HostScore& host_score) {
     check(score, host_score);
@@ -83,7 +83,7 @@ TEST_P(Scores, IndependentOfTheProduct) {
        [](double, int, int, int, int) { return 0; });
 }
 
-/// `exact` says within 2^-20 of the cap: from 0 to where the function is 1, and beyond.
+/// `exact` promises an error of 2^-20 of the cap: from 0 to where the function is 1, and beyond.
 TEST_P(Scores, SoftcapKeepsItsBound) {
   constexpr float cap = 30;
   constexpr int count = 4096;
@@ -132,7 +132,7 @@ TEST_P(Scores, PositionsOfManyBlocks) {
       150, 330);
 }
 
-/// Sums that a user writes another way; what rows have in common on its own and with all else.
+/// Sums that a user writes in another order: terms of a row separately and with all others.
 TEST_P(Scores, SumsOfTheUser) {
   const Tensor rows = normal({kQueries}, 21), columns = normal({kKeys}, 22);
   const HostTable needs_row_scan(rows), of_column(columns);

@@ -10,7 +10,7 @@ namespace {
 class SplitKeys : public testing::TestWithParam<Device> {};
 INSTANTIATE_TEST_SUITE_P(Devices, SplitKeys, testing::ValuesIn(devices()), device_name);
 
-/// Programs of a cluster that share a tile of the latest kernel.
+/// Returns the number of programs of a cluster that share a tile of the last kernel.
 int splits_of(const Attention& attention, DType dtype = DType::bf16) {
   const std::string text = attention.dump("trace", dtype), word = " cluster(";
   const std::size_t at = text.find(word);
@@ -22,8 +22,8 @@ struct Shape {
   Order order = Order::bhsd;
 };
 
-/// Eight programs from 1024 keys on; what is no multiple of their blocks leaves the last ones few
-/// or none. Two heads of one group at one query are packed.
+/// Eight programs for 1024 keys and more; lengths that are not multiples of their blocks leave the
+/// last programs few keys or none. Two heads of one group with one query are packed.
 TEST_P(SplitKeys, AgreeWithTheReference) {
   Scalar<i32> seqlen_q = 1, seqlen_kv = 1;
   const Attention attention({.mask = masks::causal_bottom_right(seqlen_q, seqlen_kv)});
@@ -57,7 +57,7 @@ TEST_P(SplitKeys, AgreeWithTheReference) {
   }
 }
 
-/// Rows that see keys of one program only, or none at all; two ranges of keys; halves and a score.
+/// Rows that attend to keys of one program only, or to none; two ranges of keys; f16 and a score.
 TEST_P(SplitKeys, UnderMasks) {
   struct Case {
     AttentionSpec spec;
@@ -90,7 +90,7 @@ TEST_P(SplitKeys, UnderMasks) {
     }
 }
 
-/// Keys of none of several programs, or of the first one only; lazily rescaled.
+/// Several programs without keys, or keys of the first one only, with lazy rescaling.
 TEST_P(SplitKeys, NoKeysAndOne) {
   for (const int seqlen_kv : {0, 1, 300}) {
     const Attention attention({}, {.split_kv = 4}, {.rescaling = Rescaling::lazy});
@@ -149,8 +149,8 @@ TEST_P(SplitKeys, SeveralClusters) {
   }
 }
 
-/// By default as many as run at once and have keys enough: fewer a tile where tiles are many, and
-/// several clusters where one has more to read than their meeting takes.
+/// The default is as many CTAs as run at once and have enough keys: fewer per tile if there are
+/// many tiles, and several clusters if reading takes longer than combining their results.
 TEST_P(SplitKeys, ByTilesAndKeys) {
   struct Case {
     int heads, seqlen_kv, programs;
@@ -169,8 +169,8 @@ TEST_P(SplitKeys, ByTilesAndKeys) {
   }
 }
 
-/// One cluster a tile if not all tiles' clusters would run at once: partial results in memory would
-/// be many.
+/// One cluster per tile if not all clusters can run at once: the partial results would need much
+/// memory.
 TEST(SplitKeysOfSim, SeveralClustersAtOnce) {
   const Attention attention({}, {.split_kv = 16});
   const auto run = [&](int heads) {
@@ -185,7 +185,7 @@ TEST(SplitKeysOfSim, SeveralClustersAtOnce) {
   EXPECT_EQ(splits_of(attention), 8);
 }
 
-/// How many clusters and rows there are is no part of a kernel's key.
+/// The numbers of clusters and rows are not part of a kernel's key.
 TEST(SplitKeysOfSim, CompileOnceForAllNumbersOfClusters) {
   const Attention attention(AttentionSpec{});
   const auto compiled_by = [&](int seqlen_q, int seqlen_kv) {
@@ -201,7 +201,7 @@ TEST(SplitKeysOfSim, CompileOnceForAllNumbersOfClusters) {
   EXPECT_EQ(compiled_by(5, 8192), once) << "more rows";
 }
 
-/// The exchanged partial results are as large as they can be.
+/// The exchanged partial results have their maximum size.
 TEST_P(SplitKeys, WideHeads) {
   const Attention attention({}, {.split_kv = 8});
   const Tensors t({.seqlen_kv = 300, .dim = 256, .head_dim_v = 256}, DType::bf16, Order::bhsd,
@@ -210,7 +210,7 @@ TEST_P(SplitKeys, WideHeads) {
   expect_attention({}, t);
 }
 
-/// Asked for, also where one program would do; without effect where it cannot be.
+/// The caller may request a split that one program would not need; it is ignored if unsupported.
 TEST_P(SplitKeys, AreTheCallersChoice) {
   const auto used = [&](const AttentionSchedule& schedule, int seqlen_q) {
     const Attention attention({}, schedule);

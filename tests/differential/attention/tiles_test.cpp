@@ -77,7 +77,7 @@ TEST_P(Tiles, ManyTiles) {
       expect_right(c, kTall, e, DType::bf16, Order::bshd, GetParam());
 }
 
-/// Tiles that fit beside larger head dims, and other tiles.
+/// Tiles that fit with larger head dims, and other tiles.
 TEST_P(Tiles, OtherExtents) {
   struct Shape {
     std::int64_t dim, head_dim_v;

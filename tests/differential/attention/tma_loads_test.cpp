@@ -172,7 +172,7 @@ TEST_P(TmaLoads, Sequences) {
   }
 }
 
-/// Beside keys and values of so many positions there is no room.
+/// Keys and values of this many positions leave no room.
 TEST_P(TmaLoads, NoRoom) {
   const Tensor bias = bias_of({{1, 1, 200, 330}, DType::f32, 332});
   HostAttention host;
@@ -210,7 +210,7 @@ TEST_P(TmaLoads, ManySteps) {
     }
 }
 
-/// With other fields of the plan, where the process asks and not the call.
+/// With other plan fields, requested by the process instead of the call.
 TEST_P(TmaLoads, OtherPlans) {
   const Tensor bias = bias_of({{1, 2, 200, 330}, DType::f32, 332});
   HostAttention host;

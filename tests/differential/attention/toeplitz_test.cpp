@@ -107,7 +107,7 @@ TEST_P(ScoresOfDistance, WithoutRoom) {
   }
 }
 
-/// Positions of queries begin anywhere; the host says what the result is.
+/// Query positions begin at any number; the host computes the expected result.
 TEST_P(ScoresOfDistance, QueriesAtTheEnd) {
   const Tensor table = Tensor::normal({200, 4}, DType::f32, 0, 1, 6, GetParam());
   HostAttention host;
@@ -122,7 +122,7 @@ TEST_P(ScoresOfDistance, QueriesAtTheEnd) {
         kOdd, true, &host);
 }
 
-/// Rows of several heads are no positions one behind the other.
+/// Rows of several heads are not consecutive positions.
 TEST_P(ScoresOfDistance, PackedHeadsKeepTheirElements) {
   for (const Score& score : scores_of_distance())
     check({.score = score}, {2, 4, 2, 3, 133, 32, 32}, false, nullptr, {.pack_gqa = true});

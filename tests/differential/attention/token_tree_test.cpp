@@ -132,7 +132,7 @@ TEST_P(TokenTrees, ChangeBetweenCalls) {
   }
 }
 
-/// Keys more than `nodes` positions before the first query need no look at the table, so only the
+/// Keys more than `nodes` positions before the first query do not need the table, so only the
 /// last blocks are masked; all keys are visited.
 TEST_P(TokenTrees, LeaveThePrefixUnmasked) {
   const Step step({}, {{4}, {600}}, 4, GetParam(), 7);

@@ -1,5 +1,5 @@
 #pragma once
-// Tensors of sequences of different lengths, one behind the other.
+// Tensors of consecutive sequences of different lengths.
 #include <algorithm>
 
 #include "tests/differential/attention/attention_reference.h"

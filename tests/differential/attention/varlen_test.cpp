@@ -1,4 +1,4 @@
-// Sequences of different lengths, one behind the other: FlashAttention's cu_seqlens.
+// Consecutive sequences of different lengths: FlashAttention's cu_seqlens.
 #include "tegula/kernels/masks.h"
 #include "tests/differential/attention/attention_reference.h"
 #include "tests/differential/attention/varlen_tensors.h"

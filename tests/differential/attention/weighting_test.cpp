@@ -1,4 +1,4 @@
-// Weights that are no softmax: scores themselves, and stick breaking.
+// Weights other than softmax: the scores themselves, and stick breaking.
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/scores.h"
 #include "tests/differential/attention/attention_reference.h"

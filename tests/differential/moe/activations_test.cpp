@@ -98,7 +98,7 @@ TEST_P(MoeActivations, Infinities) {
   EXPECT_EQ(squared.by_gate.to_doubles(), (Doubles{INFINITY, 0}));
 }
 
-/// Experts that nobody chooses have logits so low that their scores, and gradients, are about 0.
+/// Experts that no token chooses have logits so low that their scores, and gradients, are about 0.
 TEST_P(MoeActivations, GradientsOfLogitsFarFromZero) {
   const Device device = GetParam();
   for (const Router& router : {routers::mixtral(2), routers::deepseek_moe(2), routers::gshard(),

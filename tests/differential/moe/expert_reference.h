@@ -11,7 +11,7 @@
 
 namespace tegula::test::experts {
 
-/// a(gate, up) and its partial derivatives. One without a gate has `up` 0 and ignores it.
+/// a(gate, up) and its partial derivatives. Without a gate, `up` is 0 and ignored.
 struct HostActivation {
   bool is_gated = true;
   std::function<double(double g, double u)> value;
@@ -70,7 +70,7 @@ struct LayerGradients {
   Row weights;
 };
 
-/// A choice of a token: what its expert's down projection takes, and the weight of its outputs.
+/// A choice of a token: the input of its expert's down projection, and the weight of its outputs.
 struct ExpertRow {
   int token = 0, expert = 0;
   double weight = 1;
@@ -84,18 +84,18 @@ class HostLayer {
 
   int up_rows() const { return up_rows_; }
 
-  /// Rounds what is stored between the products.
+  /// Rounds the values that are stored between the products.
   std::function<double(double)> round = [](double x) { return x; };
-  /// Stores a row of activations where that is more than to round each of them.
+  /// Stores a row of activations, if storing does more than round each of them.
   std::function<void(Row&)> store_activations;
-  /// Rounds scaled inputs where `round` does not.
+  /// Rounds scaled inputs, if `round` does not.
   std::function<double(double)> round_input;
-  /// Rounds the pre-activations that backward reads: it decides on which side of a clamp they are.
+  /// Rounds the pre-activations that backward reads, which may move them across a clamp.
   std::function<double(double)> round_hidden = [](double x) { return x; };
 
   /// y [tokens, h]; choices without an expert (id -1) count as 0.
   Row forward(const LayerTensors& p, const Routed& r) const { return combined(p, rows(p, r)); }
-  /// Weights scale what the experts take.
+  /// Weights scale the inputs of the experts.
   Row forward_scaled(const LayerTensors& p, const Routed& r) const {
     return combined(p, scaled_rows(p, r));
   }
@@ -129,7 +129,7 @@ class HostLayer {
     return y;
   }
 
-  /// Gradients of a layer whose weights scale what the experts take.
+  /// Gradients of a layer whose weights scale the inputs of the experts.
   LayerGradients backward_scaled(const LayerTensors& p, const Routed& r, const Row& dy) const {
     LayerGradients d = backward(p, {r.k, std::vector<int>(r.ids.size(), -1), r.weights}, dy);
     for_each_choice(r, [&](std::size_t choice, int t, int e) {

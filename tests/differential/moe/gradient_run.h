@@ -1,5 +1,5 @@
 #pragma once
-// One call of a layer forward and backward, every gradient checked.
+// Calls a layer forward and backward and checks every gradient.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace tegula::test::experts {
 
-/// The norm of the error is at most `bound` of the norm of `want`, which is as long.
+/// Expects the norm of the error to be at most `bound` times the norm of `want`, of equal size.
 inline void expect_close(const char* what, const Row& got, const Row& want, double bound) {
   ASSERT_EQ(got.size(), want.size()) << what;
   double error = 0, size = 0;
@@ -22,7 +22,7 @@ inline void expect_close(const char* what, const Row& got, const Row& want, doub
   EXPECT_LE(std::sqrt(error), bound * std::sqrt(size) + 1e-30) << what;
 }
 
-/// Gradient of the logits by central differences of the weights, whose choices are given.
+/// Returns the gradient of the logits by central differences of the weights, for given choices.
 inline Row logit_gradient(const Scheme& s, const Row& logits, int experts, const Routed& routed,
                           const Row& dweights) {
   const auto width = static_cast<std::size_t>(experts), k = static_cast<std::size_t>(s.k),
@@ -70,7 +70,7 @@ struct Gradients {
   }
 };
 
-/// `layer` is of c's options.
+/// `layer` has the options of c.
 inline void expect_gradients(const Moe& layer, const LayerCase& c, Device device,
                              bool main_gradients) {
   SCOPED_TRACE(testing::Message() << c.tokens << " tokens, " << c.experts << " experts, k "

@@ -111,7 +111,7 @@ inline Row reference_logits(const LayerCase& c, const LayerInputs& in) {
   return z;
 }
 
-/// The choices that are left, of an id of -1 where there is no place.
+/// The kept choices; an id of -1 for those without a place.
 inline Routed kept_choices(const LayerCase& c, const LayerInputs& in) {
   if (c.expert_choice) {
     const double mean = static_cast<double>(c.tokens) / c.experts;

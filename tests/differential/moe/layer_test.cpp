@@ -68,7 +68,7 @@ TEST_P(MoeLayer, TilesOfEveryKind) {
             .router = routers::mixtral(),
             .scheme = mixtral(),
             .tiles = {tiles, tiles}});
-  // Tables of two heights that are no power of two.
+  // Tables of two heights that are not powers of two.
   expect({.tokens = 70,
           .experts = 3,
           .router = routers::mixtral(),

@@ -52,7 +52,7 @@ inline std::vector<std::size_t> claim_order(const Routed& r, Priority priority) 
   return order;
 }
 
-/// Kept choices of an expert lie by group, then in order of their claims; dropped ones, and those
+/// Kept choices of an expert are ordered by group, then by their claims; dropped ones, and those
 /// without an expert (id -1), have row -1.
 inline Placement place(const Routed& r, int experts, const Capacity& c = {}) {
   const auto k = static_cast<std::size_t>(r.k);

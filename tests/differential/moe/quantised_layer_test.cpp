@@ -23,7 +23,7 @@ class QuantisedMoe : public testing::TestWithParam<Device> {
       expect_layer(c, GetParam());
     }
   }
-  /// Two experts a token, extents that are no multiple of a tile's.
+  /// Two experts per token, extents that are not multiples of a tile's.
   static LayerCase small(int tokens) {
     return {.tokens = tokens, .h = 80, .i = 48, .router = routers::mixtral(), .scheme = mixtral()};
   }
@@ -111,7 +111,7 @@ class BoundsOfEightBits : public testing::TestWithParam<ExpertQuantisation> {
 
   BoundsOfEightBits() { case_.quantisation = GetParam(); }
 
-  /// Outputs of tensors that `change` had its way with are within the bounds of the right ones.
+  /// Outputs of tensors modified by `change` are within the bounds of the correct ones.
   template <class Change>
   testing::AssertionResult hold(const Change& change) {
     const LayerInputs in(case_, Device::cpu());

@@ -1,5 +1,5 @@
 #pragma once
-// Weights of 8 bits with their scales, and the values that rows of 8 bits stand for.
+// Weights of 8 bits with their scales, and the values that rows of 8 bits represent.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -46,7 +46,7 @@ inline void quantise(MoeWeights& w, ExpertScaling scaling) {
   w.scales.hidden = Tensor::full({1}, kHiddenScale, DType::f32, w.up.device());
 }
 
-/// Rows of `columns` values as 8 bits stand for them: with the given scale, or that of the row.
+/// Rows of `columns` values as 8 bits represent them: with the given scale, or that of the row.
 inline void quantise_rows(Row& values, std::size_t columns, std::optional<f32> given) {
   for (std::size_t first = 0; first < values.size(); first += columns) {
     double largest = 0;

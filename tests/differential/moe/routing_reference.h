@@ -212,7 +212,7 @@ inline BalanceSums balance_sums(const Row& logits, const Routed& routed, int exp
   return sums;
 }
 
-/// DeepSeek-V3's bias after a step: up where an expert had less than the mean, down where more.
+/// DeepSeek-V3's bias after a step: higher if an expert had less than the mean, lower if more.
 inline Row moved_bias(Row bias, const std::vector<std::int64_t>& counts, double gamma) {
   double mean = 0;
   for (auto n : counts) mean += static_cast<double>(n) / static_cast<double>(counts.size());

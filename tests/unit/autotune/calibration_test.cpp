@@ -1,5 +1,5 @@
-// Calibration of a GPU that has no row, on a driver of our own: kernels take the time that such a
-// GPU would, and choices go by the rates that follow.
+// Calibration of a GPU without a row, on a mock driver: kernels take the time that such a GPU would
+// need, and choices use the measured rates.
 #include <gmock/gmock.h>
 
 #include <cstring>
@@ -45,7 +45,7 @@ SimulatedGpu& gpu() {
   return state;
 }
 
-/// The cycles and nanoseconds that the clock's kernel writes to its two words.
+/// The cycles and nanoseconds that the clock kernel writes to its two words.
 void write_clock() {
   for (const auto& [address, bytes] : mock().live_memory)
     if (bytes == 2 * sizeof(std::uint64_t)) {
@@ -122,7 +122,7 @@ TEST_F(CalibrationTest, MeasuresOnceForLaterProcesses) {
     return true;
   });
   in_process([&] {
-    EXPECT_EQ(gpu().now_ns, 0) << "a process of its own";
+    EXPECT_EQ(gpu().now_ns, 0) << "another process";
     expect_seen(known_rates(kGpu).value());
     const runtime::DoctorCheck found = examine_profiles(runtime::diagnose().gpus);
     EXPECT_TRUE(found.present);
@@ -161,13 +161,13 @@ TEST(ScaledProfile, ScalesEachRateByTheMeasuredRatio) {
   EXPECT_FALSE(slow.is_fitted);
   EXPECT_EQ(scaled(row, here, here, row.num_sms).cost, row.cost);
 
-  // Half the SMs with half the rates in all: each is as fast.
+  // Half the SMs with half the total rates: each SM is as fast.
   const DeviceProfile fewer = scaled(row, here, half, row.num_sms / 2);
   EXPECT_EQ(fewer.cost.l2_lines, row.cost.l2_lines);
   EXPECT_EQ(fewer.cost.wgmma_share, row.cost.wgmma_share);
   EXPECT_EQ(fewer.num_sms, row.num_sms / 2);
 
-  // Half the clock at the same rates: twice as much a cycle.
+  // Half the clock at the same rates: twice as much per cycle.
   MeasuredRates slow_clock = here;
   slow_clock.clock_ghz = 1;
   const DeviceProfile s = scaled(row, here, slow_clock, row.num_sms);
@@ -176,12 +176,11 @@ TEST(ScaledProfile, ScalesEachRateByTheMeasuredRatio) {
   EXPECT_EQ(s.clock_ghz, row.clock_ghz / 2);
 }
 
-/// A choice follows: where the tensor cores are slow and the memory is as fast, k need not be
-/// split.
+/// Choices follow the rates: with slow tensor cores and fast memory, k need not be split.
 TEST(ScaledProfile, DecidesConfigurations) {
   const MeasuredRates here{2, 4000, 6000, 800, 2};
   MeasuredRates other = here;
-  other.launch_us = 200;  // a second kernel costs what the whole product does
+  other.launch_us = 200;  // a second kernel takes as long as the whole product
   const MatmulProblem p{.m = 64, .n = 1024, .k = 16384, .b_k_major = true};
   const DeviceProfile slow = scaled(kH200, here, other, kH200.num_sms);
   EXPECT_GT(slow.cost.launch, 50 * kH200.cost.launch);

@@ -1,4 +1,4 @@
-// The space of experts' GEMMs: sound, and what the model takes.
+// The configuration space of experts' GEMMs: its soundness, and the choices of the cost model.
 #include "autotune/experts/space.h"
 
 #include <gmock/gmock.h>
@@ -29,7 +29,7 @@ std::vector<ExpertProblem> expert_problems() {
 
 TEST(ExpertSpace, IsSound) { test::expect_sound(expert_space(), expert_problems()); }
 
-/// Tiles of both products of a layer, in short: swapped where outputs are along the MMA's rows.
+/// Returns the tiles of both products of a layer as text: swapped if outputs are the MMA's rows.
 struct Model {
   std::int64_t h, i, experts, k;
 
@@ -50,8 +50,8 @@ struct Model {
   }
 };
 
-/// Most experts have one tile while that is what a column of tiles costs, or two; experts of many
-/// rows have tiles that read the least.
+/// Most experts have one or two tiles, as long as a column of tiles costs as much; experts with
+/// many rows have the tiles that read least.
 TEST(ExpertSpace, TheModelTakesTilesByTheirExpectedNumber) {
   const Model mixtral{4096, 14336, 8, 2}, qwen3{2048, 768, 128, 8}, deepseek{7168, 2048, 256, 8};
   EXPECT_EQ(mixtral.tiles(1), "swapped 16x128, swapped 16x64 stages 8");
@@ -99,7 +99,7 @@ TEST(ExpertSpace, AnIterationHas128BytesOf8BitsToo) {
   }
 }
 
-/// Elements of an accumulator that a thread has, those that promotion adds to counted.
+/// Returns the accumulator elements per thread, including those to which promotion adds.
 int elements_of_thread(const ExpertProblem& p) {
   const ExpertTileConfig c = choose_expert_tiles(p, host_profile());
   const int groups = (c.swap_ab ? c.bn : c.bm) / 64, gates = p.is_gated ? 2 : 1;
@@ -130,8 +130,8 @@ TEST(ExpertSpace, TheTunerTriesOthers) {
   }
 }
 
-/// Tiles that gather their rows may multicast the weights, which no choice takes before somebody
-/// has measured it.
+/// Tiles that gather their rows may multicast the weights; the model does not choose this until it
+/// is measured.
 TEST(ExpertSpace, TheTunerTriesGatheredTilesInClusters) {
   const ExpertProblem p{256, 768, 2048, 128, ExpertProduct::up, DType::bf16, true, /*choices=*/8};
   const ExpertTileConfig usual = choose_expert_tiles(p, host_profile());

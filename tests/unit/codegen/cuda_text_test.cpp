@@ -156,8 +156,7 @@ TEST(CudaText, DivisionByAVariableIsTheHardwares) {
   EXPECT_THAT(s, HasSubstr("a % 7"));
 }
 
-// ---- loops and registers
-// --------------------------------------------------------------------------------------------
+// ---- loops and registers ------------------------------------------------------------------------
 
 constexpr const char* kBounds = "%z = const [value = 0] : i32 %one = const [value = 1] : i32\n";
 
@@ -291,8 +290,7 @@ TEST(CudaText, RolesAreBranchesOnWarps) {
   EXPECT_THAT(s, HasSubstr("} else {  // mma"));
 }
 
-// ---- register lists
-// -------------------------------------------------------------------------------------------------
+// ---- register lists -----------------------------------------------------------------------------
 
 std::string pattern(std::vector<std::int64_t> list) { return cuda::index_pattern(list); }
 

@@ -1,6 +1,5 @@
-// The check of the simt form before it runs: it is silent on sound kernels, finds under the same
-// name what the simulator finds in those with a fault, and says where. What it cannot see is
-// listed.
+// The static check of the SIMT form: it accepts sound kernels, reports faults under the same name
+// as the simulator, and gives their place. A list names the faults that it cannot find.
 #include "codegen/check/simt_check.h"
 
 #include <algorithm>
@@ -37,7 +36,7 @@ constexpr std::array kUnseen{Detector::LaneRace,       Detector::MbarrierWait,
                              Detector::LostElements,   Detector::ContractionDiffers,
                              Detector::WorkList,       Detector::PageEntry,
                              Detector::PageRoom,       Detector::RequestLengths};
-/// Single cases of detectors that the check has otherwise.
+/// Cases that the check misses of detectors that it supports.
 constexpr std::array<std::string_view, 10> kUnseenCases{
     "lock never given back",
     "loop that changes nothing",
@@ -80,7 +79,7 @@ TEST(SimtCheck, NumbersAndCountsOfNamedBarriers) {
   EXPECT_EQ(found(both), "");
   EXPECT_EQ(with(both, "%one [count = 64]", "%two [count = 64]"), "");
   EXPECT_EQ(with(both, "%one [count = 64]", "%one [count = 96]"), "barrier-count");  // two counts
-  EXPECT_EQ(with(both, "%one [count = 64]", "%two [count = 32]"), "barrier-count");  // 64 come
+  EXPECT_EQ(with(both, "%one [count = 64]", "%two [count = 32]"), "barrier-count");  // 64 arrive
   EXPECT_EQ(with(both, "%one [count = 64]", "%two [count = 50]"), "barrier-count");
   EXPECT_EQ(with(both, "bar_sync %one", "%16 = const [value = 16] : i32\n  bar_sync %16"),
             "barrier-count");
@@ -125,7 +124,7 @@ TEST(SimtCheck, AFenceAfterAccumulatorsThatWereRead) {
 }
 
 // ---- sound kernels close to a fault
-/// Written by hand, in another way than the lowering's: on the GPU they are right.
+/// Hand-written kernels that differ from lowered ones and are correct on a GPU.
 TEST(SimtCheck, SilentOnKernelsWrittenByHand) {
   for (const char* file : {"gemm", "attention"}) {
     const std::string text =

@@ -67,6 +67,20 @@ TEST_P(Arguments, NumbersFitTheirScalars) {
   EXPECT_EQ(z.to_doubles()[0], 6.25);
 }
 
+TEST_P(Arguments, NumbersFitConstantParameters) {
+  const Tensor z = tensor({1});
+  const auto k = kernel("k", [](Out<f32, 1> z, int a, unsigned b, std::uint8_t c, float d) {
+    for (auto i : grid(z, 1)) z(i) = full<f32>(float(a) + float(b) + float(c) + d);
+  });
+  EXPECT_EQ(error_of([&] { k(z, 3000000000u, 0, 0, 0); }), "T0713 +0");
+  EXPECT_EQ(error_of([&] { k(z, 2.5, 0, 0, 0); }), "T0713 +0");
+  EXPECT_EQ(error_of([&] { k(z, 0, -1, 0, 0); }), "T0713 +0");
+  EXPECT_EQ(error_of([&] { k(Stream(GetParam()), z, 0, 0, 300, 0); }), "T0713 +0");
+  EXPECT_EQ(error_of([&] { (void)k.trace(z, 0, 0, 0, 1e39); }), "T0713 +0");
+  k(z, -2ll, 4u, kThree, 0.5);
+  EXPECT_EQ(z.to_doubles()[0], 5.5);
+}
+
 TEST(HostNumbers, CapturedScalarsRejectNumbersOutOfRange) {
   Scalar<i32> n = 5;
   Scalar<bool> flag = true;

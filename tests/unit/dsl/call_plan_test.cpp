@@ -1,5 +1,5 @@
-// Call plans: which calls share one, what a call patches, and how long plans stay. On the host's
-// interpreter, so that the thread sanitizer sees it all.
+// Call plans: which calls share one, what a call patches, and how long plans live. They run in the
+// interpreter, so that the thread sanitizer observes everything.
 #include "tegula/call_plan.h"
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ using test::kHost;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// z = (x * by) + y, by way of scratch memory.
+/// z = (x * by) + y, through scratch memory.
 class ScaledSum {
  public:
   void operator()(const Tensor& x, const Tensor& y, const Tensor& z, float by,
@@ -76,7 +76,7 @@ TEST(CallPlan, ShapesStridesAlignmentAndOptionsArePartOfTheKey) {
     EXPECT_THAT(z.to_vector<float>(), ElementsAre(10, 20));
   };
   expect_builds(1, memory.slice(0, 0, 2));
-  expect_builds(1, memory.slice(0, 64, 66));    // as well aligned
+  expect_builds(1, memory.slice(0, 64, 66));    // equally aligned
   expect_builds(2, memory.slice(0, 1, 3));      // to 4 bytes alone
   expect_builds(2, memory.slice(0, 33, 35));    // likewise
   expect_builds(3, memory.slice(0, 0, 4, 2));   // every second element
@@ -123,7 +123,7 @@ TEST(CallPlan, ACapturedTensorIsReadAtEveryCallAndIsPartOfTheKey) {
   EXPECT_THAT(call(), ElementsAre(11, 22));
   EXPECT_THAT(call(), ElementsAre(11, 22));
   EXPECT_EQ(builds, 1);
-  table = host({3, 4});  // like the one before, somewhere else
+  table = host({3, 4});  // like the previous one, at another address
   EXPECT_THAT(call(), ElementsAre(13, 24));
   table = memory.slice(0, 1, 3);  // aligned to 4 bytes alone
   EXPECT_THAT(call(), ElementsAre(11, 21));

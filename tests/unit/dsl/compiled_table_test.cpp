@@ -24,7 +24,7 @@ i32 called(const auto& k) {
   return y.to_vector<i32>()[0];
 }
 
-/// The kernels that were called last stay of those that are made, called and dropped for ever.
+/// In an endless series of kernels that are made, called and dropped, the last called ones stay.
 TEST(CompiledTable, KeepsABoundedNumberOfUnusedKernels) {
   const auto held = plus(-1);
   EXPECT_EQ(called(held), -1);
@@ -47,7 +47,7 @@ TEST(CompiledTable, KeepsABoundedNumberOfUnusedKernels) {
   EXPECT_TRUE(is_reused(1));
 }
 
-/// Kernels that objects hold are no burden of the table: it drops none of them.
+/// The table does not drop kernels that objects hold.
 TEST(CompiledTable, KeepsAllThatAreHeld) {
   std::vector<decltype(plus(0))> all;
   const int count = static_cast<int>(kMaxCompiledKernels) + 20;

@@ -22,7 +22,7 @@ std::string said(const F& body, std::int64_t rows) {
   });
   try {
     const Trace t = k.trace(shaped({rows, 4096}, DType::f32), shaped({rows}, DType::i64));
-    // Nothing is left of what tells the types apart.
+    // The text no longer distinguishes the types.
     const ir::Kernel& traced = t.kernel();
     ir::walk(traced, traced.body(), [&](ir::OpId op) {
       if (traced[op].opcode != ir::Opcode::Cast) return;

@@ -53,7 +53,7 @@ TEST(Launch, OneClassOfArgumentsCompilesOnce) {
 }
 
 TEST(Launch, ExplainNamesTheChangedPartOfTheKey) {
-  // A kernel of its own name: one that another test compiled would be reused.
+  // A unique name: a kernel that another test has compiled would be reused.
   const auto k = kernel("explained", [](In<f32, 1> x, Out<f32, 1> y) {
     for (auto i : grid(y, 64)) y(i) = x(i);
   });

@@ -1,4 +1,4 @@
-// Parts of what there is to do: of the steps of a loop, of a view, tiles by their numbers.
+// Partitions of the steps of a loop and of a view, and tiles by number.
 #include <gmock/gmock.h>
 
 #include "run_on_host.h"
@@ -12,7 +12,7 @@ using testing::Each;
 using testing::HasSubstr;
 using testing::Not;
 
-/// How often each of `size` elements is in one of the parts of steps of 3 from `first`.
+/// Returns how often each of `size` elements is in a part, for steps of 3 from `first`.
 std::vector<i32> visits(int size, int first, int parts) {
   const auto k = kernel("k", [first](InOut<i32, 1> z, Scalar<i32> number) {
     for (auto p : grid(GridSpace(number), 1))
@@ -50,7 +50,7 @@ TEST(PartsOfSteps, TheOnlyOneIsAllOfThem) {
   EXPECT_EQ(text(true), text(false));
 }
 
-/// Tile numbers where they say that the tiles lie, in blocks of 1 x 2 x 3.
+/// Tile numbers at the positions of their tiles, in blocks of 1 x 2 x 3.
 template <class... Order>
 std::vector<i32> numbered(const Dims& shape, Order... order) {
   const auto k = kernel("k", [=](Out<i32, 3> z, Scalar<i32> count) {
@@ -97,7 +97,7 @@ TEST(PartsOfViews, FirstSubscriptGiven) {
   EXPECT_EQ(z.to_vector<float>(), x.transpose(1, 2).contiguous().to_vector<float>());
 }
 
-/// The CTAs of a cluster work on one tile: there is no other to share loads or to alternate with.
+/// The CTAs of a cluster compute one tile: no other tile shares loads or alternates with it.
 TEST(Clusters, NeitherMulticastNorPingpong) {
   const auto text = [](int programs) {
     return kernel("k",

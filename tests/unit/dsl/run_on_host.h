@@ -1,5 +1,5 @@
 #pragma once
-// Traces a kernel and interprets it on host tensors: what a kernel means, without a compiler.
+// Traces a kernel and interprets it on host tensors, without compiling it.
 #include <gtest/gtest.h>
 
 #include <vector>

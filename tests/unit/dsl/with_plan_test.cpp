@@ -12,7 +12,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-/// C = A B, in tiles of 64 x 64 or as many columns as BN says.
+/// C = A B, in tiles of 64 rows and BN columns.
 auto product() {
   return kernel("product", [](In<bf16, 2> a, In<bf16, 2> b, Out<f32, 2> c) {
     const int bn = tune("BN", {64, 128}, 64);

@@ -1,4 +1,4 @@
-// Machine form: TMA copies into slots that channels guard, and MMAs that are waited for.
+// Machine form: TMA copies into slots that channels guard, and waits for MMAs.
 #include "tests/unit/ir/eval_fixture.h"
 
 namespace tegula::ir::eval_channel_test {
@@ -46,7 +46,7 @@ TEST(EvalChannel, CopiesLandWhenTheirSlotIsWaitedFor) {
   };
   const Ran right = run_machine(body("channel_wait %c, %one, %z"));
   EXPECT_THAT(right.texts, IsEmpty());
-  // Outside of the view a copy writes zeros, which are present.
+  // A copy writes zeros outside the view, and they are present.
   EXPECT_THAT(right.out, ElementsAre(7, 8, 0, 0, -1, -1, -1, -1));
   EXPECT_THAT(run_machine(body("")).texts,
               ElementsAre("smem_load touches element [0] of shared memory while a copy_async into "

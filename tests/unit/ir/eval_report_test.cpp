@@ -9,8 +9,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// ---- out of bounds
-// --------------------------------------------------------------------------------------------------
+// ---- out of bounds ------------------------------------------------------------------------------
 constexpr const char* kGather = R"(kernel @g tile (%x: ptr<f32>, %o: ptr<f32>, %n: i32) {
     %p = addptr %x, %n loc("k.cpp":3:1)
     %v = load %p loc("k.cpp":4:5)
@@ -81,8 +80,7 @@ TEST(EvalReport, AProvedBoxMustBeInside) {
   EXPECT_TRUE(run(text, {x.view(), int_arg(2)}).clean());
 }
 
-// ---- poison
-// ---------------------------------------------------------------------------------------------------------
+// ---- poison -------------------------------------------------------------------------------------
 /// A masked-off load (poison where the mask is false) and what is done with it.
 std::string masked(const std::string& use, bool mask, const std::string& fill = "") {
   return "kernel @m tile (%x: ptr<f32>, %o: view<4xf32, out>, %q: ptr<i32>) { %z = const [value = "
@@ -205,8 +203,7 @@ TEST(EvalReport, AnAbsentElementMustNotDecide) {
   EXPECT_TRUE(run(text, {x.view(), int_arg(1)}).clean());
 }
 
-// ---- division by zero
-// -----------------------------------------------------------------------------------------------
+// ---- division by zero ---------------------------------------------------------------------------
 TEST(EvalReport, IntegerDivisionByZero) {
   const std::string text = R"(kernel @d tile (%n: i32, %o: ptr<i32>) {
     %ten = const [value = 10] : i32
@@ -234,8 +231,7 @@ TEST(EvalReport, IntegerDivisionByZero) {
   }
 }
 
-// ---- races
-// ----------------------------------------------------------------------------------------------------------
+// ---- races --------------------------------------------------------------------------------------
 /// Two programs run `body`; %i is the program's number.
 EvalReport two_programs(const std::string& body, std::vector<EvalArg> args,
                         const EvalOptions& options = {}) {
@@ -393,8 +389,7 @@ TEST(EvalReport, RacesAreFoundOnTwoThreads) {
   EXPECT_TRUE(run(good, {x.view()}, threads).clean());
 }
 
-// ---- assumptions
-// ----------------------------------------------------------------------------------------------------
+// ---- assumptions --------------------------------------------------------------------------------
 TEST(EvalReport, AssumptionsAreChecked) {
   const std::string text = R"(kernel @a tile (%n: i32) {
     %r = arange [start = 0] : tile<4xi32>

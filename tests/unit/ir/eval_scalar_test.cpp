@@ -1,4 +1,4 @@
-// Hand values of every elementwise op.
+// Results of every elementwise op, computed by hand.
 #include <cmath>
 #include <limits>
 #include <set>
@@ -116,7 +116,7 @@ std::vector<Case> arithmetic_cases() {
       same(Opcode::Fma, f32, {1 + std::ldexp(1.0, -23), 1 - std::ldexp(1.0, -23), -1},
            -std::ldexp(1.0, -46)),
       same(Opcode::Fma, f64, {3, 4, 5}, 17),
-      // Rounded to f32 first, it would be a tie, and 1026.
+      // Rounded to f32 first, it would be a tie, and the result 1026.
       same(Opcode::Fma, f16, {1 + std::ldexp(1.0, -10), 0.5 - std::ldexp(1.0, -11), 1025}, 1025),
       same(Opcode::Fma, i8, {100, 2, 1}, -55),
       same(Opcode::Neg, i8, {-128}, -128),
@@ -259,7 +259,7 @@ std::vector<Case> cast_cases() {
       cast(i1, 1, f32, 1),
       cast(i32, 16777217, f32, 16777216),
       cast(i64, 9007199254740993.0, f64, 9007199254740992.0),
-      // Rounded once: 2^24 + 2^16 + 1 is above the middle of two bf16, its f32 would be on it.
+      // Rounded once: 2^24 + 2^16 + 1 is above the midpoint of two bf16; as f32 it would be at it.
       cast(i32, 16777216 + 65536 + 1, bf16, 16777216 + 131072),
       cast(i32, 70000, f16, kInf),
       cast(i32, 70000, f16, 65504, sat),
@@ -336,7 +336,7 @@ TEST(EvalScalar, AddPtrScalesByThePointee) {
 }
 
 TEST(EvalScalar, WideIntegersAreRoundedOnce) {
-  // Just above the middle of two f32; the f64 on the way would be on it.
+  // Just above the midpoint of two f32; an intermediate f64 would be at it.
   const std::int64_t above = (std::int64_t{1} << 60) + (std::int64_t{1} << 36) + 1;
   for (const std::int64_t v : {above, -above}) {
     const Cell in{.i = v};
@@ -393,7 +393,7 @@ TEST(EvalScalar, BitsGoThereAndBack) {
   for (const DTypeInfo& t : kDTypeInfo) {
     const std::uint64_t count = t.bits >= 16 ? 65536 : std::uint64_t{1} << t.bits;
     for (std::uint64_t i = 0; i < count; ++i) {
-      // Wide types: the pattern in their upper bits, where signs, exponents and NaN payloads are.
+      // Wide types have the pattern in their upper bits: sign, exponent and NaN payload.
       const std::uint64_t bits = t.bits > 16 ? i << (t.bits - 16) : i;
       const Cell c = from_bits(bits, t.dtype);
       ASSERT_EQ(to_bits(c, t.dtype), bits) << t.name;

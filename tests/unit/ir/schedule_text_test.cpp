@@ -128,8 +128,7 @@ TEST(ScheduleText, ErrorsNameTheLineAndTheWord) {
             "label, found the end");
 }
 
-// ---- random values
-// --------------------------------------------------------------------------------
+// ---- random values ------------------------------------------------------------------------------
 class RandomSchedule {
  public:
   explicit RandomSchedule(unsigned seed) : random_(seed) {}

@@ -1,6 +1,6 @@
-// Products that follow the copies of their operands: started before these end, they wait in every
-// warp before they touch what the copies write, or what an earlier kernel may still read. No
-// executor here runs two kernels at a time, so it is the instructions that are looked at.
+// Matmuls that follow the copies of their operands. They may start before the copies end, so every
+// warp waits before it accesses what the copies write, or what an earlier kernel may still read. No
+// executor here runs two kernels at a time, so the tests inspect the instructions.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -53,7 +53,7 @@ struct Order {
   }
 };
 
-/// Calls the kernel on sim and looks at its instructions, of all roles.
+/// Calls the kernel on sim and inspects the instructions of all its roles.
 template <class Kernel, class... Args>
 void expect_waits(const Kernel& product, bool after_repack, const Args&... args) {
   product(args...);
@@ -81,7 +81,8 @@ INSTANTIATE_TEST_SUITE_P(AfterCopies, DependentLaunch, testing::Bool());
 
 TEST_P(DependentLaunch, AProduct) {
   ConfiguredKernel<kernels::detail::DataParallelMatmul<bf16, bf16, Plain>> products("waits", {});
-  // One program for many tiles, one for each, and pairs of programs that begin at a barrier.
+  // One program for many tiles, one program per tile, and pairs of programs that begin at a
+  // barrier.
   for (const MatmulConfig& config :
        {MatmulConfig{.bm = 128, .bn = 192}, MatmulConfig{.bm = 64, .bn = 64, .stages = 2},
         MatmulConfig{.bm = 128, .bn = 192, .multicast = Multicast::b}})
@@ -109,7 +110,7 @@ TEST_P(DependentLaunch, AGatedUnit) {
   expect_waits(gated.of(variant({.bm = 128, .bn = 64})), GetParam(), a, b, b, c);
 }
 
-/// The tables of segments decide which tiles there are, and an earlier kernel wrote them.
+/// The tables of segments, which an earlier kernel wrote, determine the tiles.
 TEST(DependentLaunchOfExperts, TablesAreReadAfterTheWait) {
   const auto zeros = [](const Dims& shape, DType dtype = DType::bf16) {
     return Tensor::zeros(shape, dtype, Device::sim());

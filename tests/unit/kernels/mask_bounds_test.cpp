@@ -1,4 +1,4 @@
-// Key ranges that attention derives from its mask, against the mask evaluated for every pair.
+// Key ranges that attention derives from its mask, compared with the mask of every pair.
 #include "tegula/block_mask.h"
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ auto probe_kernel(const Mask& mask) {
   });
 }
 
-/// Records the ranges in a kernel of their own and runs it.
+/// Records the ranges in a separate kernel and runs it.
 class Probe {
  public:
   explicit Probe(const Mask& mask) : kernel_(probe_kernel(mask)) {}
@@ -292,8 +292,7 @@ TEST(KvRangeAnalysis, NonAffineConditionsAreNotSolved) {
   EXPECT_FALSE(Probe(document(ids))(0, 15, 100).visible);
 }
 
-// ---- attention
-// -----------------------------------------------------------------------------------
+// ---- attention ----------------------------------------------------------------------------------
 constexpr std::int64_t kQueries = 200, kKeys = 420, kDim = 16;
 
 struct Inputs {

@@ -26,7 +26,7 @@ TEST(RescalingChoice, WhereItPays) {
   EXPECT_TRUE(never({}, call_of(4096)));
   EXPECT_TRUE(never({.mask = masks::causal()}, call_of(4096)));
   EXPECT_TRUE(never({.mask = masks::prefix_lm(Scalar<i32>(20))}, call_of(4096)));
-  EXPECT_FALSE(never({}, call_of(256))) << "a second launch takes longer than is saved";
+  EXPECT_FALSE(never({}, call_of(256))) << "a second launch takes longer than it saves";
   AttentionCall with_maxima = call_of(4096);
   with_maxima.extras.row_max = Tensor::zeros({1}, DType::f32, Device::sim());
   EXPECT_FALSE(never({}, with_maxima));
@@ -34,7 +34,7 @@ TEST(RescalingChoice, WhereItPays) {
   EXPECT_TRUE(never({}, call_of(256), {.rescaling = Rescaling::never}));
 }
 
-/// Halves need rows that surely see the first block.
+/// With f16, every row must certainly attend to the first block.
 TEST(RescalingChoice, HalvesHaveLessRange) {
   EXPECT_TRUE(never({.mask = masks::causal()}, call_of(4096, DType::f16)));
   EXPECT_FALSE(never({.mask = masks::sliding_window(1024)}, call_of(4096, DType::f16)));
@@ -42,7 +42,7 @@ TEST(RescalingChoice, HalvesHaveLessRange) {
       never({.mask = masks::causal(), .score = scores::alibi(16)}, call_of(4096, DType::f16)));
 }
 
-/// Largest next to the query, where keys end there.
+/// Scores are largest next to the query, and keys end there.
 TEST(RescalingChoice, ScoresOfPositions) {
   const Score alibi = scores::alibi(16);
   EXPECT_TRUE(never({.mask = masks::causal(), .score = alibi}, call_of(4096)));
@@ -51,7 +51,8 @@ TEST(RescalingChoice, ScoresOfPositions) {
   EXPECT_FALSE(never({.mask = masks::window(500, 500), .score = alibi}, call_of(4096)));
   EXPECT_TRUE(never({.mask = masks::causal(), .score = scores::softcap(30.0f)}, call_of(4096)));
   EXPECT_FALSE(AttentionHeuristics({.score = scores::softcap(30.0f)}).iterates_in_reverse());
-  // Scores smallest next to the query: the first block comes first, unless only a launch can tell.
+  // Scores smallest next to the query: the first block comes first, unless only a launch can
+  // determine it.
   EXPECT_FALSE(AttentionHeuristics({.score = scores::relative_bias(1.0f)}).iterates_in_reverse());
   EXPECT_TRUE(AttentionHeuristics({.score = scores::relative_bias(-1.0f)}).iterates_in_reverse());
   EXPECT_TRUE(AttentionHeuristics({.score = scores::relative_bias(Scalar<f32>(1.0f))})

@@ -57,7 +57,7 @@ TEST_F(TuneAttention, TilesThatKeepTheBitsAndOthers) {
   });
 }
 
-/// The split of the keys is decided first; the tile of a split has decisions of its own.
+/// The split of the keys is decided first; the tile of each split is a separate decision.
 TEST_F(TuneAttention, ADecodeHasTwoDecisions) {
   const Call c(1, 1024);
   in_process([&] {

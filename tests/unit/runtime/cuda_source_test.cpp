@@ -46,10 +46,9 @@ NvrtcResult compile_file(const std::string& name) {
   return compile(ir::parse(read_file(std::filesystem::path(TEGULA_SOURCE_DIR) / name), name));
 }
 
-// ---- elementwise
-// ----------------------------------------------------------------------------------------------------
+// ---- elementwise --------------------------------------------------------------------------------
 
-/// The types on which an op has a meaning.
+/// Returns the types that an op supports.
 enum class On { Integers, Floats, Numbers, F32 };
 struct Case {
   Opcode op;
@@ -110,8 +109,8 @@ bool applies(On on, DType d) {
          (is_float(d) && d != DType::f64);  // F32: also the narrow ones, which compute in f32
 }
 
-/// One kernel with every elementwise op on scalars and on v<4> of the type, a constant operand in
-/// between.
+/// A kernel with every elementwise op on scalars and on v<4> of the type, some with a constant
+/// operand.
 ir::Kernel elementwise_kernel(DType d) {
   ir::Kernel k("ops_" + std::string(name(d)), ir::Form::Simt);
   k.info.threads = 32;
@@ -203,8 +202,7 @@ TEST(CudaSource, ConstantsOfEveryType) {
   compile(k);
 }
 
-// ---- families
-// -------------------------------------------------------------------------------------------------------
+// ---- families -----------------------------------------------------------------------------------
 
 TEST(CudaSource, Registers) {
   NEEDS_NVRTC();
@@ -363,7 +361,7 @@ TEST(CudaSource, StructuredControl) {
   })");
 }
 
-/// The texts that the LLVM emitter is tested with.
+/// The texts of the LLVM emitter's tests.
 TEST(CudaSource, EveryTextOfTheOtherEmitter) {
   NEEDS_NVRTC();
   int texts = 0;
@@ -377,8 +375,7 @@ TEST(CudaSource, EveryTextOfTheOtherEmitter) {
   EXPECT_GT(texts, 5);
 }
 
-// ---- the handwritten Hopper kernels
-// ---------------------------------------------------------------------------------
+// ---- the handwritten Hopper kernels -------------------------------------------------------------
 
 class CudaHopper : public ::testing::TestWithParam<const char*> {};
 

@@ -23,7 +23,7 @@ int in_child(const F& f) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/// 1 where the driver is refused for having been forked, 0 where it can be used.
+/// Returns 1 if the driver is rejected because of a fork, 0 if it can be used.
 int refusal() {
   try {
     driver();

@@ -208,7 +208,7 @@ TEST(Module, KernelIsPreparedOnce) {
               HasSubstr("no kernel called 'absent'"));
 }
 
-/// The driver, which keeps it, may look at its image.
+/// The driver keeps the module and may read its image.
 TEST(Module, StaysLoadedWithoutAHolder) {
   const MockDriver driver;
   const std::weak_ptr<const Module> module = load().module;
@@ -358,7 +358,7 @@ TEST(Workspace, MemoryOfGoneGraphsMakesRoom) {
   testing::mock_next_graph();
 }
 
-/// Memory that a graph does not keep goes back to the others, and the next call allocates anew.
+/// Memory that a graph does not keep is released, and the next call allocates again.
 TEST(Workspace, GraphsThatKeepNothing) {
   const MockDriver driver;
   mock().stream_id = 16;

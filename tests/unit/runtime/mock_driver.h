@@ -303,7 +303,7 @@ inline void install(Driver& d) {
 
 }  // namespace counted
 
-/// The calls since this was asked last, by the driver's names; those never made are not among them.
+/// Returns the calls since the last query, by the driver's names, without those never made.
 inline std::map<std::string, int> take_calls() {
   std::map<std::string, int> made;
   const auto add = [&](const char* symbol, std::atomic<int>& calls) {

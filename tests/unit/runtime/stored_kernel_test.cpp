@@ -391,7 +391,7 @@ TEST_F(StoredCode, CodeRecipeAndReportComeBack) {
   EXPECT_EQ(got.schedule_text, want.schedule_text);
   EXPECT_EQ(k.plan, of.plan);
   EXPECT_EQ(got.recipe, want.recipe);
-  // The launch needs no IR: it is parsed where somebody reads it.
+  // A launch does not need the IR, which is parsed when it is read.
   EXPECT_TRUE(k.simt.info.name.empty());
   const CompiledKernel kernel(std::move(k), std::move(got));
   EXPECT_EQ(ir::print(kernel.simt(), {.locations = false}), simt);
@@ -456,7 +456,7 @@ TEST_F(StoredCode, NvrtcIsNamedByItsContentAndItsBuiltins) {
   EXPECT_THAT(key, Not(HasSubstr(nvrtc->path.string()))) << "where a tool lies does not matter";
 }
 
-/// Machine code does not know lines; a moved kernel is found, without the lines it had elsewhere.
+/// Machine code has no lines: a moved kernel is found, without its previous lines.
 TEST_F(StoredCode, LinesMatterOnlyWhereTheyAreKept) {
   const auto moved = [](CompileRequest r) {
     r.trace = [trace = r.trace] {

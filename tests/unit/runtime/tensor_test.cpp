@@ -150,7 +150,7 @@ TEST(Tensor, RejectsInvalidArguments) {
 }
 
 TEST(Tensor, CastRoundsOnce) {
-  // 1 + 2^-8 + 2^-40 lies just above the tie between two bf16 values, which a detour through float
+  // 1 + 2^-8 + 2^-40 is just above the tie between two bf16 values, which a detour through float
   // loses.
   const Tensor t = Tensor::from(std::vector<double>{1 + 0x1p-8 + 0x1p-40, -3.7, 1e300, NAN}, kCpu);
   EXPECT_EQ(t.cast(DType::bf16).to_doubles()[0], 1 + 0x1p-7);

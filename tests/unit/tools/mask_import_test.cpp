@@ -1,4 +1,4 @@
-// Masks taken out of IR: as tiles in a kernel, and what cannot be followed.
+// Masks extracted from IR: as tiles in a kernel, and masks that cannot be followed.
 #include <gtest/gtest.h>
 
 #include "dsl/instance.h"
@@ -74,7 +74,7 @@ TEST(MaskImport, ANumberOfTheLaunchIsAParameter) {
 }
 
 TEST(MaskImport, ReshapedPositionsAreUnknown) {
-  // The query of an element of a reshaped tile is not followed, even where none moves.
+  // The query of an element of a reshaped tile is not followed, even if no element moves.
   const ir::MaskExpr e = import_tiles(
       [](Tile, Tile, Tile q, Tile kv) { return q.reshape({1, 32}).T() + 0 * kv >= kv; });
   EXPECT_TRUE(e.depends(e.root, ir::kOnUnknown));

@@ -33,7 +33,7 @@ Exportable attention_backward(const Attention& attention,
                               const std::vector<CapturedParameter>& captured = {});
 inline constexpr const char* kAttentionSaved = "q k v o lse sinks";
 
-/// Attention to a cache in pages, `(q, k_cache, v_cache, q_offsets, kv_lengths, max_seqlen_q, o,
+/// Attention over a paged cache, `(q, k_cache, v_cache, q_offsets, kv_lengths, max_seqlen_q, o,
 /// table, lse, sinks)`: q [T, H, D], caches [P, R, G, D] and [P, R, G, E], o [T, H, E], all bf16 or
 /// all f16; q_offsets [B + 1], kv_lengths [B] and table [B or more, C], i32; the output lse [T, H]
 /// and sinks [H], f32. Table, lse and sinks are optional. Rows of no request are not written.

@@ -1,5 +1,4 @@
-// Kernel::tune() on a GPU that a driver of our own stands for: launches take simulated time, and
-// events tell it.
+// Kernel::tune() on a mock driver: launches take simulated time, which events report.
 #include <gmock/gmock.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
 #pragma once
-// A driver whose kernels are what their images say: "times 2 1000" writes twice its input in 1000
+// A mock driver whose kernels' images are commands: "times 2 1000" writes twice its input in 1000
 // ns; the others fail in one way each.
 #include <unistd.h>
 
@@ -34,7 +34,7 @@ inline PlantedState& planted() {
   return state;
 }
 
-/// Never returns, as a wait for a kernel that hangs.
+/// Never returns, like a wait for a kernel that hangs.
 [[noreturn]] inline void hang() {
   for (;;) ::pause();
 }
@@ -102,7 +102,7 @@ inline void plant_events(runtime::Driver& d) {
   };
 }
 
-/// The bytes behind the header of an ELF file for machine 190, CUDA's.
+/// The bytes after the header of an ELF file for machine 190, CUDA.
 constexpr std::size_t kHeaderBytes = 64;
 inline std::vector<char> planted_image(const std::string& verb, float factor, double ns) {
   std::vector<char> image(kHeaderBytes);

@@ -1,5 +1,5 @@
-// Candidates that hang, fault, lie and tear messages, in a process of their own: each is named, the
-// others are measured on, and the tuner's own driver runs none of them.
+// Candidates that hang, fault, compute wrong values or damage messages, in a separate process: each
+// is reported, the others are still measured, and the tuner's own driver runs none of them.
 #include <gmock/gmock.h>
 
 #include <map>
@@ -19,7 +19,7 @@ using testing::planted_image;
 constexpr Device kGpu = Device::cuda(0);
 constexpr std::int64_t kCount = 64;
 
-/// A kernel (in, out, count) whose machine code says what the planted driver does.
+/// A kernel (in, out, count) whose machine code is a command for the mock driver.
 LoadedCandidate candidate(const std::string& verb, float factor = 2, double ns = 1000) {
   runtime::Artefact a;
   a.name = "planted";
