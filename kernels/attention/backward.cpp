@@ -1,6 +1,7 @@
 #include "kernels/attention/backward.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <tuple>

@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <bit>
+#include <string>
 
 #include "kernels/argument_error.h"
 

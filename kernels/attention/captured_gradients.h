@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "kernels/attention/heuristics.h"
-#include "tegula/functions.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/tegula.h"
 
