@@ -358,8 +358,9 @@ struct Attention::Kernels {
   BlockList new_list(const Tensor& Q, const Tensor& K, BlockListRows of) const {
     const MaskDependence& mask = listed_mask().dependence();
     const AttentionCall call = dense_call(Q, K, K, Q, {});
-    const AttentionTileShape tiles =
-        of == BlockListRows::keys ? backward_list_tiles() : heuristics->list_tiles(call);
+    const AttentionTileShape tiles = of == BlockListRows::keys
+                                         ? AttentionTileShape{kGradientRows, kGradientKeys}
+                                         : heuristics->list_tiles(call);
     BlockList list{{}, {}, {}, tiles.block_q, tiles.block_kv};
     const std::int64_t queries = ceil_div(Q.size(2), tiles.block_q),
                        keys = ceil_div(K.size(2), tiles.block_kv);

@@ -7,7 +7,6 @@
 #include <numbers>
 #include <utility>
 
-#include "kernels/attention/gradient_rows.h"
 #include "kernels/attention/group_lists.h"
 #include "kernels/attention/query_rows.h"
 #include "tegula/attention_tiles.h"
@@ -22,36 +21,31 @@ constexpr float kMasked = -std::numeric_limits<float>::infinity();  ///< product
 template <class T>
 class BackwardProgram {
  public:
-  BackwardProgram(const AttentionSpec& spec, const BackwardTraversal& traversal,
-                  const BackwardTensors<T>& x, const BlockListParams& lists,
-                  const SequenceStarts& starts, const Scalar<f32>& scale, const HeadGroups& groups,
-                  const BackwardTiles& tiles, const CapturedSums<T>& captured, bool slope_varies)
-      : spec_(spec),
-        traversal_(traversal),
+  BackwardProgram(const BackwardSetup& setup, const BackwardParams<T>& x,
+                  const CapturedSums<T>& captured, bool slope_varies)
+      : spec_(setup.facts->spec),
+        block_mask_(setup.block_mask.get()),
+        tiles_(setup.tiles),
         x_(x),
-        lists_(lists),
-        starts_(starts),
-        scale_(scale),
-        groups_(groups),
-        tiles_(tiles),
         captured_(captured),
         slope_varies_(slope_varies),
+        scale_(x.scale),
         parts_(x.dQ ? backward_parts(x.Q.static_dim(3))
                     : std::vector<int>{padded_head_dim(x.Q.static_dim(3))}),
         dv_(slice(0, padded_head_dim(x.V.static_dim(3)))),
-        group_(!groups.is_grouped ? Tile(1)
-               : tiles.of_queries ? x.K.dim(1) / x.Q.dim(1)
-                                  : x.Q.dim(1) / x.K.dim(1)) {
+        group_(!x.is_grouped       ? Tile(1)
+               : tiles_.of_queries ? x.K.dim(1) / x.Q.dim(1)
+                                   : x.Q.dim(1) / x.K.dim(1)) {
     x.K.static_dim(3), x.dO.static_dim(3);  // static: no guards where nothing is absent
     for (const View* v : std::initializer_list<const View*>{&x.Q, &x.K, &x.V, &x.dO})
       v->do_not_specialize(2);
     if (x.dQ) x.dQ->static_dim(3);
-    if (starts.q) starts.q->do_not_specialize(0), starts.kv->do_not_specialize(0);
+    if (x.starts_q) x.starts_q->do_not_specialize(0), x.starts_kv->do_not_specialize(0);
   }
 
   /// Processes each tile of keys once.
   void all_tiles() const {
-    if (starts_.q) return tiles_of_sequences();
+    if (x_.starts_q) return tiles_of_sequences();
     for (auto [b, h, i] : grid({x_.K.dim(0), x_.K.dim(1), x_.K.dim(2)}, 1, 1, tiles_.block_kv)) {
       // Under a causal mask the last queries have the most keys, and the first keys most queries.
       const Tile last = (cdiv(x_.K.dim(2), tiles_.block_kv) - 1) * tiles_.block_kv;
@@ -61,14 +55,14 @@ class BackwardProgram {
   }
 
   void tiles_of_sequences() const {
-    const VarlenTileScheduler keys(*starts_.kv, tiles_.block_kv),
-        queries(*starts_.q, tiles_.of_queries ? kGradientKeys : kGradientRows);
+    const VarlenTileScheduler keys(*x_.starts_kv, tiles_.block_kv),
+        queries(*x_.starts_q, tiles_.of_queries ? kGradientKeys : kGradientRows);
     if (x_.dK) x_.dK->partial();
     if (x_.dV) x_.dV->partial();
     for (auto [h, i] : grid({x_.K.dim(1), x_.K.dim(2) / tiles_.block_kv}, 1, 1)) {
       grid_dependency_wait();
       const auto [b, n] = keys.at(i.first());
-      SequenceRange sequence = SequenceRange::packed(*starts_.q, *starts_.kv, b.first());
+      SequenceRange sequence = SequenceRange::packed(*x_.starts_q, *x_.starts_kv, b.first());
       const Tile length = *sequence.q_end - *sequence.q_first, first = queries.first_row(b.first());
       sequence.q_first = first, sequence.q_end = first + length;
       one_tile(sequence, b, h, n, slice(i.first() * tiles_.block_kv, tiles_.block_kv));
@@ -81,17 +75,13 @@ class BackwardProgram {
     Gradients sums{{}, zeros<f32>(tiles_.block_kv, dv_.block()), captured_.zeros(tiles_.block_kv)};
     for (const int part : parts_) sums.k.push_back(zeros<f32>(tiles_.block_kv, part));
     const Index &entry = sequence.entry, at = sequence.own_keys(n);
-    inside(entry, h, {&x_.V}), inside(entry, h, gradients_of_keys());
-    KeyTile keys{sequence,
-                 b,
-                 h,
-                 n,
-                 parts_of(x_.K, entry, h, whole),
-                 fill_absent(x_.V(entry, h, sequence.keys(n), dv_), 0),
-                 {}};
-    if (!starts_.q) grid_dependency_wait();
+    inside(entry, h, {&x_.V}), inside(entry, h, {pointer(x_.dK), pointer(x_.dV)});
+    const Parts k = parts_of(x_.K, entry, h, whole);
+    const Tile v = fill_absent(x_.V(entry, h, sequence.keys(n), dv_), 0);
+    KeyTile keys{sequence, b, h, n, k, v, {}};
+    if (!x_.starts_q) grid_dependency_wait();
     if (tiles_.of_queries) keys.terms = terms_of(entry, h, whole);
-    if (!groups_.is_grouped || lists_.blocks || tiles_.of_queries)
+    if (!x_.is_grouped || x_.lists.blocks || tiles_.of_queries)
       visit_blocks(keys, sums);
     else
       visit_group(keys, sums);
@@ -122,49 +112,56 @@ class BackwardProgram {
     QueryTerms terms;  ///< if rows are queries
   };
 
-  using Views = std::vector<const View*>;
-  Views gradients_of_keys() const {
-    Views all;
-    if (x_.dK) all.push_back(&*x_.dK);
-    if (x_.dV) all.push_back(&*x_.dV);
-    return all;
-  }
+  using Views = std::initializer_list<const View*>;  ///< null: absent
+  static const View* pointer(const std::optional<Out<T, 4>>& v) { return v ? &*v : nullptr; }
   /// States that the tensors have this batch entry and head.
-  static void inside(const Index& b, const Index& h, const Views& views) {
+  static void inside(const Index& b, const Index& h, Views views) {
     assume(h.first() >= 0);
-    for (const View* v : views) assume(b.first() < v->dim(0)), assume(h.first() < v->dim(1));
-  }
-  /// States that the tensors have all rows of the block, too.
-  void padded(const Index& b, const Index& h, const Index& m, const Views& views) const {
-    inside(b, h, views);
-    assume(m.first() >= 0);
-    for (const View* v : views) assume(m.first() + tiles_.block_q <= v->dim(2));
+    for (const View* v : views)
+      if (v) assume(b.first() < v->dim(0)), assume(h.first() < v->dim(1));
   }
   Index head(const Index& kv_head, const Tile& i) const {
     return slice(kv_head.first() * group_ + i, 1);
   }
   Tile columns_of(const SequenceRange& s) const { return s.seqlen_q(x_.Q.dim(2)); }
-  Tile keys_of(const SequenceRange& s) const {
-    return tiles_.of_queries ? columns_of(s) : s.seqlen_kv;
-  }
   /// Returns the distance of a query's position from its row.
   Tile shift(const SequenceRange& s) const {
     if (!spec_.align_bottom_right) return tegula::full<i32>(0);
     return tiles_.of_queries ? columns_of(s) - s.seqlen_kv : s.seqlen_kv - columns_of(s);
   }
+  /// Returns the blocks of columns that a tile visits.
   KvBlockIterator blocks_of(const KeyTile& keys) const {
     const SequenceRange& s = keys.sequence;
     const Tile first = keys.n.first(), last = min(first + tiles_.block_kv, s.seqlen_kv) - 1;
     std::optional<KvIndexWindow> columns;
-    if (lists_.blocks && starts_.q)
-      columns = group_window(keys.b.first(), *starts_.q, tiles_.block_q,
+    if (x_.lists.blocks && x_.starts_q)
+      columns = group_window(keys.b.first(), *x_.starts_q, tiles_.block_q,
                              tiles_.of_queries ? tegula::full<i32>(1) : group_);
     const KvBlockIterator blocks =
-        lists_.blocks
-            ? KvBlockIterator::list({*lists_.blocks, *lists_.counts, lists_.full, true}, keys.b,
-                                    keys.h, first / tiles_.block_kv, tiles_.block_q, columns)
-            : traversal_.blocks(first, last, columns_of(s), shift(s), tiles_.block_q);
-    return starts_.q ? blocks.only_if(first < s.seqlen_kv) : blocks;
+        x_.lists.blocks ? KvBlockIterator::list(
+                              {*x_.lists.blocks, *x_.lists.counts, x_.lists.full, true}, keys.b,
+                              keys.h, first / tiles_.block_kv, tiles_.block_q, columns)
+                        : blocks_of_mask(s, first, last);
+    return x_.starts_q ? blocks.only_if(first < s.seqlen_kv) : blocks;
+  }
+  /// Returns the blocks in which rows [first, last] may have pairs: the mask's analysis with the
+  /// roles of query and key exchanged. They begin at multiples of block_q.
+  KvBlockIterator blocks_of_mask(const SequenceRange& s, const Tile& first,
+                                 const Tile& last) const {
+    const Tile by = shift(s), length = columns_of(s), none = tegula::full<i32>(0),
+               of_rows = tiles_.of_queries ? by : none, of_columns = tiles_.of_queries ? none : by;
+    KvRanges columns;
+    if (block_mask_)
+      columns = block_mask_->record(first + of_rows, last + of_rows, length + of_columns);
+    const auto moved = [&](const KvRange& r) {
+      return KvRange{r.lo - of_columns, r.hi - of_columns};
+    };
+    const auto aligned = [&](const KvRange& r) {
+      return KvRange{max(r.lo - of_columns, 0) / tiles_.block_q * tiles_.block_q,
+                     r.hi - of_columns};
+    };
+    replace_ranges(columns, aligned, moved);
+    return KvBlockIterator::range(columns, length, tiles_.block_q);
   }
 
   /// Visits the blocks of one head, or those that a list has for the heads of the group.
@@ -172,12 +169,12 @@ class BackwardProgram {
     const KvBlockIterator blocks = blocks_of(keys);
     for (auto step : blocks.steps()) {
       const Index m = blocks.block(step);
-      if (!groups_.is_grouped || tiles_.of_queries) {
-        visit(keys, groups_.is_grouped ? slice(keys.h.first() / group_, 1) : keys.h, m,
+      if (!x_.is_grouped || tiles_.of_queries) {
+        visit(keys, x_.is_grouped ? slice(keys.h.first() / group_, 1) : keys.h, m,
               blocks.needs_mask(step, spec_.mask != nullptr), sums);
         continue;
       }
-      const Tile number = m.first() / tiles_.block_q, bits = groups_.log2_blocks,
+      const Tile number = m.first() / tiles_.block_q, bits = x_.log2_blocks,
                  of_group = number >> bits, block = number - (of_group << bits);
       visit(keys, head(keys.h, of_group), slice(block * tiles_.block_q, tiles_.block_q),
             blocks.needs_mask(step, spec_.mask != nullptr), sums);
@@ -201,16 +198,18 @@ class BackwardProgram {
              Gradients& sums) const {
     const Index &b = keys.sequence.entry, rows = keys.sequence.queries(m);
     inside(b, h, {&x_.Q, &x_.dO});
-    if (is_softmax() && !tiles_.of_queries) padded(b, h, rows, {&x_.L, &x_.D});
+    if (is_softmax() && !tiles_.of_queries) {
+      inside(b, h, {&x_.L, &x_.D}), assume(rows.first() >= 0);
+      for (const View* v : {&x_.L, &x_.D}) assume(rows.first() + tiles_.block_q <= v->dim(2));
+    }
     const Tile block = rows.first() / tiles_.block_q;
     if (x_.dQ) inside(b, h, {&*x_.dQ}), assume(block < x_.dQ->dim(2));
     const Parts q = parts_of(x_.Q, b, h, rows);
     const Tile grad = fill_absent(x_.dO(b, h, rows, dv_), 0);
     const QueryTerms terms = tiles_.of_queries ? keys.terms : terms_of(b, h, rows);
-    // Rows of queries beyond the last one are not stored.
-    const Tile needs_mask = tiles_.of_queries ? is_partial
-                                              : is_partial || keys.n.first() + tiles_.block_kv >
-                                                                  keys.sequence.seqlen_kv;
+    Tile needs_mask = is_partial;
+    if (!tiles_.of_queries)  // rows of queries beyond the last one are not stored
+      needs_mask = is_partial || keys.n.first() + tiles_.block_kv > keys.sequence.seqlen_kv;
     Tile products = dot(keys.k[0], q[0].T());
     for (std::size_t i = 1; i < q.size(); ++i) products = dot(keys.k[i], q[i].T(), products);
     // A slope that differs between pairs is multiplied by P before dP is waited for, so that only
@@ -220,14 +219,14 @@ class BackwardProgram {
       if_(needs_mask, [&] { products = where(visible(keys, h, m), products, kMasked); });
     const Tile scaled = products * scale_;
     const Tile score = spec_.score ? modified(scaled, keys, h, m) : scaled;
-    Tile p = weights(products, score, terms);
-    if (is_early)
+    Tile p = weights(products, score, terms), sloped = p;
+    if (is_early) {
       p = where(products == kMasked, 0.0f, p);
-    else
-      if_(needs_mask, [&] { p = where(visible(keys, h, m), p, 0.0f); });
-    Tile sloped = p;
-    if (is_early)
       sloped = where(p == 0.0f, 0.0f, reassociable([&] { return derivative(score, scaled, p); }));
+    } else {
+      if_(needs_mask, [&] { p = where(visible(keys, h, m), p, 0.0f); });
+      sloped = p;
+    }
     if (x_.dV) sums.v = dot(cast<T>(p), grad, sums.v);
     if (!x_.dK && !x_.dQ && !captured_.any()) return;
     Tile ds = dot(keys.v, grad.T());
@@ -278,8 +277,8 @@ class BackwardProgram {
   /// Returns the results of the score function, [keys, queries].
   Tile modified(const Tile& scaled, const KeyTile& keys, const Index& h, const Index& m) const {
     return reassociable([&] {
-      const auto [q, kv] = positions(keys, m);
-      const Tile score = spec_.score(scaled, keys.b, query_head(keys, h), q, kv);
+      const auto [query_head, q, kv] = positions(keys, h, m);
+      const Tile score = spec_.score(scaled, keys.b, query_head, q, kv);
       return broadcast(cast<f32>(score), {scaled.dim(0), scaled.dim(1)});
     });
   }
@@ -299,34 +298,33 @@ class BackwardProgram {
             expand(fill_absent(x_.D(b, h, rows), 0), axis)};
   }
 
-  /// Returns the positions of queries and keys that mask and score receive, [rows or 1, columns or
-  /// 1].
-  std::pair<Tile, Tile> positions(const KeyTile& keys, const Index& m) const {
+  /// What mask and score receive: the head and positions of queries, and positions of keys, [rows
+  /// or 1, columns or 1].
+  struct Positions {
+    const Index& h;
+    Tile q, kv;
+  };
+  Positions positions(const KeyTile& keys, const Index& h, const Index& m) const {
     Tile q = expand(m, 0), kv = expand(keys.n, 1);
     if (tiles_.of_queries) std::swap(q, kv);
-    return {spec_.align_bottom_right ? q + shift(keys.sequence) : q, kv};
-  }
-  /// Returns the head of queries, where `h` is that of columns.
-  const Index& query_head(const KeyTile& keys, const Index& h) const {
-    return tiles_.of_queries ? keys.h : h;
+    return {tiles_.of_queries ? keys.h : h, spec_.align_bottom_right ? q + shift(keys.sequence) : q,
+            kv};
   }
 
   Tile visible(const KeyTile& keys, const Index& h, const Index& m) const {
-    const auto [q, kv] = positions(keys, m);
-    const Tile inside = kv < keys_of(keys.sequence);
-    return spec_.mask ? inside && spec_.mask(keys.b, query_head(keys, h), q, kv) : inside;
+    const auto [query_head, q, kv] = positions(keys, h, m);
+    const SequenceRange& s = keys.sequence;
+    const Tile inside = kv < (tiles_.of_queries ? columns_of(s) : s.seqlen_kv);
+    return spec_.mask ? inside && spec_.mask(keys.b, query_head, q, kv) : inside;
   }
 
   const AttentionSpec& spec_;
-  const BackwardTraversal& traversal_;
-  const BackwardTensors<T>& x_;
-  const BlockListParams& lists_;
-  const SequenceStarts& starts_;
-  Tile scale_;
-  const HeadGroups& groups_;
-  BackwardTiles tiles_;
+  const BlockMask* block_mask_;
+  const BackwardTiles& tiles_;
+  const BackwardParams<T>& x_;
   const CapturedSums<T>& captured_;
   bool slope_varies_;  ///< between pairs
+  Tile scale_;
   std::vector<int> parts_;
   Index dv_;
   Tile group_;
@@ -335,32 +333,23 @@ class BackwardProgram {
 }  // namespace
 
 template <class T>
-BackwardKernel<T> backward_kernel(std::shared_ptr<const AttentionSpec> spec,
-                                  std::shared_ptr<const BackwardTraversal> traversal,
-                                  const BackwardTiles& tiles, const CapturedChoice& captured) {
-  const bool slope_varies = captured.captures && captured.captures->slope_varies();
+BackwardKernel<T> backward_kernel(const BackwardSetup& setup) {
+  const BackwardTiles& tiles = setup.tiles;
   // Work on a tile depends on the mask, so that the same number of tiles for each CTA is not equal
   // work.
   PlanPatch plan{
       .stages = tiles.stages, .persistent = false, .epilogue_tile_n = tiles.store_columns};
   if (tiles.tma_aux_loads) plan.stages.reset(), plan.tma_aux_loads = true;
   return kernel("attention_backward",
-                [=](const BackwardTensors<T>& tensors, Scalar<f32> scale, const HeadGroups& groups,
-                    const BlockListParams& lists, const SequenceStarts& starts,
-                    const CapturedViews<T>& views) {
-                  const CapturedSums<T> sums(captured, views, !groups.is_grouped);
-                  BackwardProgram<T>(*spec, *traversal, tensors, lists, starts, scale, groups,
-                                     tiles, sums, slope_varies)
-                      .all_tiles();
+                [setup, slope_varies = setup.captures->slope_varies()](const BackwardParams<T>& x) {
+                  const CapturedSums<T> sums(*setup.captures, setup.selected, x.captured,
+                                             !x.is_grouped);
+                  BackwardProgram<T>(setup, x, sums, slope_varies).all_tiles();
                 })
       .prefer(plan);
 }
 
-template BackwardKernel<bf16> backward_kernel<bf16>(std::shared_ptr<const AttentionSpec>,
-                                                    std::shared_ptr<const BackwardTraversal>,
-                                                    const BackwardTiles&, const CapturedChoice&);
-template BackwardKernel<f16> backward_kernel<f16>(std::shared_ptr<const AttentionSpec>,
-                                                  std::shared_ptr<const BackwardTraversal>,
-                                                  const BackwardTiles&, const CapturedChoice&);
+template BackwardKernel<bf16> backward_kernel<bf16>(const BackwardSetup&);
+template BackwardKernel<f16> backward_kernel<f16>(const BackwardSetup&);
 
 }  // namespace tegula::kernels

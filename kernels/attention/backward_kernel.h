@@ -3,24 +3,33 @@
 #include <memory>
 #include <optional>
 
-#include "kernels/attention/backward_traversal.h"
 #include "kernels/attention/captured_gradients.h"
 #include "kernels/attention/gradient_rows.h"
+#include "kernels/attention/kv_block_iterator.h"
+#include "tegula/block_mask.h"
 #include "tegula/tegula.h"
 
 namespace tegula::kernels {
 
-/// Tensors of a backward call: those of the forward call, the gradient of O, and what
-/// `gradient_rows` wrote for each query. Gradients that are absent are not computed.
+/// Parameters of the kernel: tensors of a backward call, those of the forward call, the gradient of
+/// O, and what GradientRows has written for each query. Gradients that are absent are not computed.
 template <class T>
-struct BackwardTensors {
-  /// For packed sequences, Q, dO and K are copies in whole tiles (PackedQueries, whole_keys).
+struct BackwardParams {
+  /// For packed sequences, Q, dO and K are copies in whole tiles (GradientRows, whole_keys).
   In<T, 4> Q, K, V, dO;
   /// [batch, heads, padded queries]: the logarithm to base 2 of the softmax's denominator, +inf
   /// for a row without keys; and the dot product of O and dO minus the gradient of lse.
   In<f32, 3> L, D;
   std::optional<InOut<f32, 4>> dQ;  ///< sums without `scale` (GradientRows)
   std::optional<Out<T, 4>> dK, dV;
+  Scalar<f32> scale;
+  /// Whether several query heads share a head of keys. The lists are then those of group_lists.h,
+  /// for heads of 2^log2_blocks blocks.
+  bool is_grouped;
+  Scalar<i32> log2_blocks;
+  BlockListParams lists;
+  std::optional<In<i32, 1>> starts_q, starts_kv;  ///< of packed sequences (CuSeqlens)
+  CapturedViews<T> captured;
 };
 
 /// Queries of an iteration, keys of a program, slots of the rings, and columns of dK and dV that
@@ -37,34 +46,20 @@ struct BackwardTiles {
   friend auto operator<=>(const BackwardTiles&, const BackwardTiles&) = default;
 };
 
-/// Starts of packed sequences (CuSeqlens), if the call has them.
-struct SequenceStarts {
-  std::optional<In<i32, 1>> q, kv;
-};
-
-/// Whether several query heads share a head of keys. The lists are then those of group_lists.h, for
-/// heads of 2^log2_blocks blocks.
-struct HeadGroups {
-  bool is_grouped;
-  Scalar<i32> log2_blocks;
+/// All that a kernel depends on, except for its arguments.
+struct BackwardSetup {
+  std::shared_ptr<const AttentionHeuristics> facts;
+  /// The mask with the rows of tiles in place of queries; null: all pairs are visible.
+  std::shared_ptr<const BlockMask> block_mask;
+  BackwardTiles tiles;
+  std::shared_ptr<const ScoreCaptures> captures;
+  CapturedSelection selected;  ///< the gradients that the kernel computes
 };
 
 template <class T>
-using BackwardKernel = KernelOf<BackwardTensors<T>, Scalar<f32>, HeadGroups, BlockListParams,
-                                SequenceStarts, CapturedViews<T>>;
+using BackwardKernel = KernelOf<BackwardParams<T>>;
 
 template <class T>
-BackwardKernel<T> backward_kernel(std::shared_ptr<const AttentionSpec> spec,
-                                  std::shared_ptr<const BackwardTraversal> traversal,
-                                  const BackwardTiles& tiles, const CapturedChoice& captured);
-
-extern template BackwardKernel<bf16> backward_kernel<bf16>(std::shared_ptr<const AttentionSpec>,
-                                                           std::shared_ptr<const BackwardTraversal>,
-                                                           const BackwardTiles&,
-                                                           const CapturedChoice&);
-extern template BackwardKernel<f16> backward_kernel<f16>(std::shared_ptr<const AttentionSpec>,
-                                                         std::shared_ptr<const BackwardTraversal>,
-                                                         const BackwardTiles&,
-                                                         const CapturedChoice&);
+BackwardKernel<T> backward_kernel(const BackwardSetup& setup);
 
 }  // namespace tegula::kernels

@@ -8,19 +8,21 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
-#include "tegula/functions.h"
+#include "kernels/attention/heuristics.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/tegula.h"
 
 namespace tegula::kernels {
 
-/// The kernel that stores zeros to all elements.
-template <class T>
-const KernelOf<Out<T, 4>>& clear_tensor();
-extern template const KernelOf<Out<bf16, 4>>& clear_tensor<bf16>();
-extern template const KernelOf<Out<f16, 4>>& clear_tensor<f16>();
+/// Throws T1662 for an argument of a backward call.
+[[noreturn]] void refuse_backward(std::string_view what, std::string_view is,
+                                  std::string_view instead);
+
+/// Adds a launch that clears a tensor of f32, bf16 or f16 with four dimensions, if it has elements.
+void add_clear(PlanBuilder& plan, PlanSlot slot);
 
 /// Gradients of captures that one call computes.
 inline constexpr std::size_t kMaxCaptured = 8;
@@ -35,8 +37,7 @@ struct CapturedSelection {
   bool any() const { return captures[0] != 0; }
   /// Returns true if elements of a gradient are sums over pairs.
   bool has_sums() const {
-    const auto given = std::ranges::count_if(captures, [](std::uint64_t c) { return c != 0; });
-    return std::popcount(by_pair) < given;
+    return std::popcount(by_pair) < std::ssize(captures) - std::ranges::count(captures, 0U);
   }
   friend auto operator<=>(const CapturedSelection&, const CapturedSelection&) = default;
 };
@@ -56,44 +57,37 @@ struct CapturedSlots {
 /// The captures of a specification's score function.
 class ScoreCaptures {
  public:
-  explicit ScoreCaptures(std::shared_ptr<const AttentionSpec> spec);
+  explicit ScoreCaptures(std::shared_ptr<const AttentionHeuristics> facts);
 
   /// Returns the captures of each gradient. Throws T1662 for what the score does not capture.
   CapturedSelection select(std::span<const CapturedGradient> of) const;
-  /// Returns the gradients whose elements belong to one pair each, in a call with `pairs` [batch,
-  /// heads, queries, keys].
-  std::uint64_t by_pair(const CapturedSelection& selected, const Dims& pairs) const;
-  /// Throws T1662 for gradients whose elements are sums of more than one addition to memory.
-  void check_ordered(const CapturedSelection& selected, const Dims& pairs,
-                     std::int64_t kv_heads) const;
+  /// Sets `by_pair` for a call with `pairs` [batch, heads, queries, keys]. If `ordered_heads`, the
+  /// heads of keys of a deterministic call, is given: throws T1662 for gradients whose elements are
+  /// sums of more than one addition to memory.
+  void classify(CapturedSelection& selected, const Dims& pairs,
+                std::optional<std::int64_t> ordered_heads) const;
   /// Throws T1662 for outputs that do not fit what they are the gradients of.
   static void check(std::span<const CapturedGradient> of);
   /// Returns true if the slope of the score differs between pairs. Throws T1022 for a score without
   /// a derivative.
-  bool slope_varies() const { return spec_->score && score_.slope() == ScoreSlope::pair; }
-  /// Returns the number of a source in the kernel that is being traced.
-  std::optional<std::size_t> find(const CaptureSource& source) const;
+  bool slope_varies() const { return facts_->spec.score && score_.slope() == ScoreSlope::pair; }
+  /// Returns the captures that are this source, or copies of its handle, as bits of a selection.
+  std::uint64_t captures_of(const CaptureSource& source) const;
   /// Returns ScoreCapture::axes of the only capture of a gradient, in views of four dimensions.
   std::optional<std::array<int, 4>> axes(std::uint64_t captures) const;
 
-  /// Adds launches that clear the gradients, whose slots begin at `first`, and returns the views
-  /// that the main kernel adds or stores to. `visited` pairs are given if they are all pairs.
-  template <class T>
-  CapturedSlots begin(PlanBuilder& plan, std::size_t first, const CapturedSelection& selected,
+  /// Adds launches that clear the gradients, the last arguments of the call, and returns the views
+  /// that the main kernel of tensors of `dtype` adds or stores to. `visited` pairs are given if
+  /// they are all pairs.
+  CapturedSlots begin(PlanBuilder& plan, DType dtype, const CapturedSelection& selected,
                       const std::optional<Dims>& visited) const;
   /// Adds launches that convert the sums to the types of the gradients.
-  static void finish(PlanBuilder& plan, std::size_t first, const CapturedSlots& sums);
+  static void finish(PlanBuilder& plan, const CapturedSlots& sums);
 
  private:
-  std::shared_ptr<const AttentionSpec> spec_;  ///< owns the captured tensors
+  std::shared_ptr<const AttentionHeuristics> facts_;  ///< its score owns the captured tensors
   ScoreFunction score_;
   std::vector<ScoreCapture> captures_;
-};
-
-/// The gradients that a kernel computes.
-struct CapturedChoice {
-  std::shared_ptr<const ScoreCaptures> captures;
-  CapturedSelection selected{};
 };
 
 /// The pairs of a tile [keys, queries].
@@ -110,10 +104,11 @@ class CapturedSums {
   using Carried = std::array<std::optional<Tile>, kMaxCaptured>;
 
   /// `has_one_head`: each loop is over the queries of one head.
-  CapturedSums(const CapturedChoice& of, const CapturedViews<T>& views, bool has_one_head)
-      : of_(of), views_(views), has_one_head_(has_one_head) {}
+  CapturedSums(const ScoreCaptures& captures, const CapturedSelection& selected,
+               const CapturedViews<T>& views, bool has_one_head)
+      : captures_(captures), selected_(selected), views_(views), has_one_head_(has_one_head) {}
 
-  bool any() const { return of_.selected.any(); }
+  bool any() const { return selected_.any(); }
   /// Returns sums of 0 for a tile of `keys` keys.
   Carried zeros(int keys) const;
   /// Returns the adjoint of x, where dy [keys, queries] is that of y, and adds the adjoints of the
@@ -127,12 +122,10 @@ class CapturedSums {
   void add(const CaptureAdjoint& a, std::size_t gradient, const CapturedPairs& at,
            Carried& sums) const;
 
-  const CapturedChoice& of_;
+  const ScoreCaptures& captures_;
+  const CapturedSelection& selected_;
   const CapturedViews<T>& views_;
   bool has_one_head_;
 };
-
-extern template class CapturedSums<bf16>;
-extern template class CapturedSums<f16>;
 
 }  // namespace tegula::kernels

@@ -21,47 +21,46 @@ KvIndexWindow group_window(const Tile& b, const In<i32, 1>& starts, int block, c
   return {of_head.begin * group, of_head.end * group};
 }
 
-GroupListsKernel group_lists() {
-  return kernel("attention_group_lists", [](const BlockListParams& lists, const GroupLists& to,
-                                            const GivenLists& given,
-                                            const std::optional<In<i32, 1>>& starts) {
-    const In<i32, 4>& blocks = *lists.blocks;
-    to.blocks.partial(), to.counts.partial(), to.full.partial();
-    for (const View* v : std::initializer_list<const View*>{&blocks, &*lists.counts, &to.blocks,
-                                                            &to.counts, &to.full})
+KernelOf<GroupListsParams> group_lists() {
+  return kernel("attention_group_lists", [](const GroupListsParams& x) {
+    const In<i32, 4>& given = *x.given.blocks;
+    x.blocks.partial(), x.counts.partial(), x.full.partial();
+    for (const View* v : std::initializer_list<const View*>{&given, &*x.given.counts, &x.blocks,
+                                                            &x.counts, &x.full})
       v->do_not_specialize(0), v->do_not_specialize(2);
-    if (starts) starts->do_not_specialize(0);
-    const Tile heads = blocks.dim(1), group = heads / to.counts.dim(1), parts = given.parts;
-    for (auto [b, h, row] : grid({lists.counts->dim(0), heads, lists.counts->dim(2)}, 1, 1, 1)) {
+    if (x.starts) x.starts->do_not_specialize(0);
+    const Tile heads = given.dim(1), group = heads / x.counts.dim(1), parts = x.parts;
+    for (auto [b, h, row] :
+         grid({x.given.counts->dim(0), heads, x.given.counts->dim(2)}, 1, 1, 1)) {
       const Tile kv_head = cast<i32>(h.first()) / group, first = kv_head * group,
                  head = cast<i32>(h.first()) - first;
       Tile whole_before = full<i32>(0), before = full<i32>(0);
       for (auto i : steps(head, 1)) {
-        const auto [whole, count] = counts_of(lists, b, first + cast<i32>(i.first()), row);
+        const auto [whole, count] = counts_of(x.given, b, first + cast<i32>(i.first()), row);
         whole_before = whole_before + whole * parts, before = before + count * parts;
       }
-      const auto [whole, count] = counts_of(lists, b, h.first(), row);
-      KvIndexWindow from{full<i32>(0), blocks.dim(3)}, into{full<i32>(0), to.blocks.dim(3)};
-      if (starts) {
-        from = group_window(b.first(), *starts, given.block, full<i32>(1));
-        into = group_window(b.first(), *starts, given.block, group);
+      const auto [whole, count] = counts_of(x.given, b, h.first(), row);
+      KvIndexWindow from{full<i32>(0), given.dim(3)}, into{full<i32>(0), x.blocks.dim(3)};
+      if (x.starts) {
+        from = group_window(b.first(), *x.starts, x.block, full<i32>(1));
+        into = group_window(b.first(), *x.starts, x.block, group);
       }
       for (auto i : steps(count * parts, kMoved)) {
         const Tile n = cast<i32>(i.indices()), listed = n / parts;
         const Tile is_whole = listed < whole, exists = n < count * parts;
         const Tile column =
-            given.two_ended ? where(is_whole, from.begin + listed, from.end - 1 - (listed - whole))
-                            : from.begin + listed;
+            x.two_ended ? where(is_whole, from.begin + listed, from.end - 1 - (listed - whole))
+                        : from.begin + listed;
         const Tile entry =
-            fill_absent(blocks(b, h, row, where(exists, column, -1)), 0) * parts + n % parts;
+            fill_absent(given(b, h, row, where(exists, column, -1)), 0) * parts + n % parts;
         const Tile partial = before - whole_before + n - whole * parts;
         const Tile place = where(is_whole, into.begin + whole_before + n, into.end - 1 - partial);
-        to.blocks(starts ? Index(Tile(0), 1) : b, kv_head, row, where(exists, place, -1)) =
-            min(max(0, entry), given.blocks - 1) + (head << given.log2_blocks);
+        x.blocks(x.starts ? Index(Tile(0), 1) : b, kv_head, row, where(exists, place, -1)) =
+            min(max(0, entry), x.blocks_of_head - 1) + (head << x.log2_blocks);
       }
       if_(head == group - 1, [&] {
-        to.counts(b, kv_head, row) = before + count * parts;
-        to.full(b, kv_head, row) = whole_before + whole * parts;
+        x.counts(b, kv_head, row) = before + count * parts;
+        x.full(b, kv_head, row) = whole_before + whole * parts;
       });
     }
   });

@@ -24,6 +24,15 @@ struct BlockListViews {
   bool two_ended;
 };
 
+/// Replaces each range of `keys` by the result of the function for its kind.
+template <class Visible, class Full>
+void replace_ranges(KvRanges& keys, const Visible& visible, const Full& full) {
+  if (keys.visible) keys.visible = visible(*keys.visible);
+  for (KvRange& range : keys.visible_intervals) range = visible(range);
+  if (keys.full) keys.full = full(*keys.full);
+  for (KvRange& range : keys.full_intervals) range = full(range);
+}
+
 /// Iterates over kv blocks; `block` returns the keys of an iteration.
 class KvBlockIterator {
  public:

@@ -1,5 +1,6 @@
 #include "kernels/attention/kv_traversal.h"
 
+#include <functional>
 #include <numeric>
 
 #include "kernels/attention/list_args.h"
@@ -35,13 +36,10 @@ KvBlockIterator KvTraversal::kv_blocks(const QueryRows& rows, const Tile& length
   KvRanges keys;
   if (derived_) {
     keys = derived_->record(rows.first, rows.last, length);
-    const auto round = [&](KvRange& range) {
-      range.lo = range.lo / first_key_divisor * first_key_divisor;
+    const auto round = [&](const KvRange& range) {
+      return KvRange{range.lo / first_key_divisor * first_key_divisor, range.hi};
     };
-    if (first_key_divisor > 1) {
-      if (keys.visible) round(*keys.visible);
-      for (KvRange& range : keys.visible_intervals) round(range);
-    }
+    if (first_key_divisor > 1) replace_ranges(keys, round, std::identity{});
   }
   if (range_) keys.visible = range_(rows.first, rows.last, length);
   if (range_) keys.visible->lo = max(keys.visible->lo, 0);

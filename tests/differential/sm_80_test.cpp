@@ -3,10 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
+#include <memory>
+#include <tuple>
+#include <vector>
 
+#include "kernels/attention/backward_kernel.h"
 #include "runtime/jit_verbs.h"
+#include "tegula/int_math.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/kernels/masks.h"
@@ -54,10 +60,10 @@ void expect_older_path(const runtime::Compilation& k) {
   EXPECT_FALSE(has(k, {Wgmma, TmaLoad, TmaStore, MbarInit, SetMaxNReg, StMatrix, MapShared}));
 }
 
-runtime::Compilation run_for_sm_80(const ir::Kernel& tile, std::initializer_list<LaunchArg> args) {
+runtime::Compilation run_for_sm_80(const ir::Kernel& tile, const std::vector<LaunchArg>& args) {
   runtime::Compilation k = compiled_for_sm_80(tile);
   expect_older_path(k);
-  test::finished(k)->launch(Stream(Device::sim()), std::span(args.begin(), args.size()));
+  test::finished(k)->launch(Stream(Device::sim()), args);
   return k;
 }
 
@@ -250,6 +256,63 @@ TEST(Sm80, Attention) {
   expect_attention({.mask = masks::causal()}, DType::bf16, 100, 256);
   expect_attention({.mask = [](Tile, Tile, Tile q, Tile kv) { return q >= kv && kv < 90; }},
                    DType::bf16, 161, 64, 90);
+}
+
+/// The main kernel of the gradients under a causal mask. Row terms are constants, as if the weights
+/// had other sums.
+template <class T>
+void expect_backward(std::int64_t length, int dim, std::int64_t heads, std::int64_t kv_heads) {
+  SCOPED_TRACE(testing::Message() << length << " rows, head dim " << dim << ", " << heads);
+  const auto facts =
+      std::make_shared<const AttentionHeuristics>(AttentionSpec{.mask = masks::causal()});
+  const auto of_keys = std::make_shared<const BlockMask>(
+      [](const Tile&, const Tile&, const Tile& key, const Tile& query) { return query >= key; });
+  const BackwardKernel<T> kernel =
+      backward_kernel<T>({facts, of_keys, {}, std::make_shared<const ScoreCaptures>(facts), {}});
+  const DType type = dtype_of<T>;
+  const std::int64_t padded = round_up(length, 64);
+  const auto normal = [&](std::int64_t of_heads, std::uint64_t seed) {
+    return Tensor::normal({1, of_heads, length, dim}, type, 0, 1, seed, Device::cpu());
+  };
+  const auto rows = [&](float value) {
+    return Tensor::full({1, heads, padded}, value, DType::f32, Device::cpu());
+  };
+  const Tensor Q = normal(heads, 1), K = normal(kv_heads, 2), V = normal(kv_heads, 3),
+               dO = normal(heads, 4), L = rows(5), D = rows(0.5f);
+  L.slice(2, length, padded).fill(INFINITY);
+  struct Gradients {
+    Tensor sums_of_Q, K, V;
+  };
+  const auto zeros = [&] {
+    const Dims keys{1, kv_heads, length, dim}, blocks{1, heads, padded / 64, 64 * dim};
+    return Gradients{Tensor::zeros(blocks, DType::f32, Device::cpu()), unwritten(keys, type),
+                     unwritten(keys, type)};
+  };
+  const Gradients want = zeros(), got = zeros();
+  const float scale = 1 / std::sqrt(static_cast<float>(dim));
+  const ir::Kernel tile = traced("attention_backward", [&] {
+    const auto call = [&](const auto&... none) {
+      kernel(Stream(Device::cpu()), Q, K, V, dO, L, D, want.sums_of_Q, want.K, want.V, scale,
+             heads != kv_heads, 0, none...);
+    };
+    std::apply(call, std::array<Tensor, 21>{});  // lists, starts of sequences, captures
+  });
+  std::vector<LaunchArg> args{{&Q},     {&K},    {&V}, {&dO}, {&L}, {&D}, {&got.sums_of_Q},
+                              {&got.K}, {&got.V}};
+  args.push_back({nullptr, std::bit_cast<std::uint32_t>(scale)});
+  args.resize(args.size() + 22);  // without groups in lists, and what is absent
+  const runtime::Compilation k = run_for_sm_80(tile, args);
+  EXPECT_TRUE(has(k, {ir::Opcode::Mma}));
+  const double bound = type == DType::f16 ? 4e-3 : 0.03;
+  expect_near(got.sums_of_Q, want.sums_of_Q, bound);
+  expect_near(got.K, want.K, bound);
+  expect_near(got.V, want.V, bound);
+}
+
+TEST(Sm80, AttentionBackward) {
+  expect_backward<bf16>(150, 64, 2, 2);
+  expect_backward<f16>(130, 32, 4, 1);
+  expect_backward<bf16>(140, 128, 2, 1);
 }
 
 /// A request for TMA has no effect: the kernel is the same as without it.

@@ -62,10 +62,17 @@ void call(const BackwardKernel<bf16>& kernel, const std::vector<Tensor>& t, cons
 
 /// Causal attention of one head; two programs add to each block of dQ.
 test::MemoryProgram backward_of_a_head(Device device) {
-  static const auto spec =
-      std::make_shared<const AttentionSpec>(AttentionSpec{.mask = masks::causal()});
-  static const BackwardKernel<bf16> kernel = backward_kernel<bf16>(
-      spec, std::make_shared<const BackwardTraversal>(*spec, BlockListRows::keys), {}, {});
+  static const auto facts =
+      std::make_shared<const AttentionHeuristics>(AttentionSpec{.mask = masks::causal()});
+  const Mask of_keys = [](const Tile&, const Tile&, const Tile& key, const Tile& query) {
+    return query >= key;
+  };
+  static const BackwardKernel<bf16> kernel =
+      backward_kernel<bf16>({facts,
+                             std::make_shared<const BlockMask>(of_keys),
+                             {},
+                             std::make_shared<const ScoreCaptures>(facts),
+                             {}});
   static const std::vector<Tensor> want = [] {
     std::vector<Tensor> t = tensors_on(Device::cpu());
     call(kernel, t, Stream(Device::cpu()));

@@ -111,26 +111,69 @@ TEST_P(BackwardCalls, StridesOfTheGradient) {
 
 /// Rows of tiles that are not visited may contain anything.
 TEST_P(BackwardCalls, ValuesThatAreNotFinite) {
+  constexpr std::size_t kRow = 64;
   BackwardCase c({.seqlen_q = 384, .seqlen_kv = 384}, GetParam());
-  const auto poisoned = [&](const Tensor& t, std::int64_t row) {
-    auto values = t.to_vector<bf16>();
-    for (std::int64_t d = 0; d < 64; ++d)
-      values[static_cast<std::size_t>(row * 64 + d)] = bf16(d % 2 ? NAN : INFINITY);
-    return Tensor::from(values, t.shape(), GetParam());
-  };
   const Attention attention({.mask = masks::causal()});
   c.run(attention);
-  const auto dQ = c.dQ.to_doubles(), dK = c.dK.to_doubles();
-  const Tensor dO = c.dO;
-  c.dO = poisoned(dO, 10);
-  c.run(attention);
-  const auto with_grad = c.dK.to_doubles();
-  for (std::size_t i = 128 * 64; i < 384 * 64; ++i) ASSERT_EQ(with_grad[i], dK[i]) << i;
-  c.dO = dO;
-  c.V = poisoned(c.V, 300);
-  c.run(attention);
-  const auto with_v = c.dQ.to_doubles();
-  for (std::size_t i = 0; i < 256 * 64; ++i) ASSERT_EQ(with_v[i], dQ[i]) << i;
+  const auto dQ = c.dQ.to_doubles(), dK = c.dK.to_doubles(), dV = c.dV.to_doubles();
+  /// Makes a row of a tensor of the call not finite, and makes the call.
+  const auto run_with = [&](Tensor BackwardCase::* tensor, std::size_t row) {
+    BackwardCase poisoned = c;
+    auto values = (c.*tensor).to_vector<bf16>();
+    for (std::size_t d = 0; d < kRow; ++d) values[row * kRow + d] = bf16(d % 2 ? NAN : INFINITY);
+    poisoned.*tensor = Tensor::from(values, (c.*tensor).shape(), GetParam());
+    poisoned.run(attention);
+  };
+  const auto expect_kept = [&](const Tensor& gradient, const std::vector<double>& before,
+                               std::size_t first, std::size_t end) {
+    const auto got = gradient.to_doubles();
+    for (std::size_t i = first * kRow; i < end * kRow; ++i) ASSERT_EQ(got[i], before[i]) << i;
+  };
+  for (Tensor BackwardCase::* of_query : {&BackwardCase::dO, &BackwardCase::Q}) {
+    run_with(of_query, 10);
+    expect_kept(c.dQ, dQ, 0, 10);
+    expect_kept(c.dQ, dQ, 11, 128);
+    expect_kept(c.dK, dK, 128, 384);
+    expect_kept(c.dV, dV, 128, 384);
+  }
+  for (Tensor BackwardCase::* of_key : {&BackwardCase::V, &BackwardCase::K}) {
+    run_with(of_key, 300);
+    expect_kept(c.dQ, dQ, 0, 256);
+  }
+}
+
+/// Scores and slopes of masked pairs may be infinite or NaN. The slopes of the first two differ
+/// between pairs.
+TEST_P(BackwardCalls, ScoresThatAreNotFinite) {
+  const Mask mask = [](Tile, Tile, Tile q, Tile kv) { return q > kv; };
+  const auto distance = [](int q, int kv) { return static_cast<double>(q - kv); };
+  struct Case {
+    const char* name;
+    Score device;
+    std::function<double(double s, double distance)> host;
+  };
+  for (const Case& k :
+       {Case{"root",
+             [](Tile s, Tile, Tile, Tile q, Tile kv) { return s * rsqrt(cast<f32>(q - kv)); },
+             [](double s, double by) { return s / std::sqrt(by); }},
+        {"logarithm",
+         [](Tile s, Tile, Tile, Tile q, Tile kv) { return s * log(cast<f32>(q - kv)) * 0.25f; },
+         [](double s, double by) { return s * std::log(by) * 0.25; }},
+        {"term", [](Tile s, Tile, Tile, Tile q, Tile kv) { return s - log(cast<f32>(q - kv)); },
+         [](double s, double by) { return s - std::log(by); }}})
+    for (const auto weighting : {AttentionNormalization::softmax, AttentionNormalization::none})
+      for (const bool is_deterministic : {false, true}) {
+        SCOPED_TRACE(k.name);
+        BackwardCase c({.heads = 2, .kv_heads = 1, .seqlen_q = 150, .seqlen_kv = 150}, GetParam());
+        c.host.mask = [](int, int, int q, int kv) { return q > kv; };
+        c.host.score = [&](double s, int, int, int q, int kv) {
+          return k.host(s, distance(q, kv));
+        };
+        c.is_softmax = weighting == AttentionNormalization::softmax;
+        check_backward({.mask = mask, .score = k.device, .weighting = weighting}, c,
+                       {.deterministic = is_deterministic});
+        if (HasFatalFailure()) return;
+      }
 }
 
 TEST_P(BackwardCalls, OnlyRequestedGradients) {

@@ -32,6 +32,16 @@ std::size_t bytes_of(const std::function<void()>& call) {
 
 std::size_t rounded(std::int64_t bytes) { return static_cast<std::size_t>(round_up(bytes, 256)); }
 
+/// Returns the columns of dQ: powers of two, of which wide heads have two.
+std::int64_t columns_of_parts(std::int64_t dim) {
+  const auto power = [](std::int64_t n) {
+    return static_cast<std::int64_t>(
+        std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(n, 16))));
+  };
+  const std::int64_t most = power(dim) / 2;
+  return dim <= 64 ? power(dim) : std::min(power(dim), most + power(dim - most));
+}
+
 struct Call {
   std::int64_t batch, heads, kv_heads, q, kv, dim, head_dim_v;
   bool is_deterministic, has_sinks;
@@ -41,8 +51,7 @@ struct Call {
   std::size_t expected() const {
     const std::int64_t n = sequences ? (q / 64 + sequences) * 64 : round_up(q, 64),
                        rows = batch * heads * n;
-    const auto d = static_cast<std::int64_t>(
-        std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(dim, 16))));
+    const std::int64_t d = columns_of_parts(dim);
     std::size_t bytes = 2 * rounded(rows * 4);
     if (!is_deterministic) bytes += rounded(rows * 4 * d);
     if (has_sinks) bytes += rounded(rows / 64 * 4);
@@ -84,7 +93,8 @@ TEST(BackwardWorkspace, EqualsTheFormulaForRandomShapes) {
   const auto below = [&](std::int64_t n) {
     return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(n));
   };
-  constexpr std::array<std::array<std::int64_t, 2>, 3> kHeadDims{{{16, 16}, {40, 24}, {64, 64}}};
+  constexpr std::array<std::array<std::int64_t, 2>, 5> kHeadDims{
+      {{16, 16}, {40, 24}, {64, 64}, {192, 128}, {136, 8}}};
   for (int i = 0; i < 60 && !testing::Test::HasFailure(); ++i) {
     const auto [dim, head_dim_v] = kHeadDims[static_cast<std::size_t>(i) % kHeadDims.size()];
     const std::int64_t kv_heads = 1 + below(3), packed = i % 4 == 3 ? 1 + below(5) : 0;

@@ -273,9 +273,9 @@ class Attention {
   /// Tensors and Scalars that the score captures get gradients, too (CapturedGradient). Weights are
   /// a softmax, or the scores themselves, which need neither lse nor sinks. Scratch memory, from
   /// the stream: 8 + 4 d bytes for each query of each head, whose number is padded to a multiple of
-  /// 64; d is the head dim, rounded up to a power of two from 16 on. Throws CompileError for
-  /// invalid tensors (as the forward call), and for tensors and specifications without gradients
-  /// (T1662).
+  /// 64; d is 0 if it is deterministic, else the head dim, rounded up to a sum of one or two powers
+  /// of two from 16 on (72 to 80, 100 to 128). Throws CompileError for invalid tensors (as the
+  /// forward call), and for tensors and specifications without gradients (T1662).
   ///
   ///     attn(stream, Q, K, V, O, {.lse = lse});
   ///     attn.backward(stream, Q, K, V, {.O = O, .lse = lse}, {.O = dO},
