@@ -69,7 +69,11 @@ std::string_view why_not_access(const Kernel& k, const OpData& op) {
     return "takes an offset, and may take a limit, for each dimension of the view";
   const auto along = op.attrs.ints(AttrName::axes);
   const auto is_axis = [&](std::int64_t v) { return v >= 0 && v < view.rank(); };
-  return std::ranges::all_of(along, is_axis) ? "" : "has an axis that the view lacks";
+  if (!std::ranges::all_of(along, is_axis) ||
+      !std::ranges::all_of(op.attrs.ints(AttrName::in_bounds), is_axis))
+    return "has an axis that the view lacks";
+  const Type tile = k.type(stores ? op.operands[at + 1] : at > 0 ? op.operands[0] : op.results[0]);
+  return std::ssize(along) <= tile.rank() ? "" : "has an axis that its tile lacks";
 }
 
 Value accessed_view(const OpData& op) { return op.operands[target_count(op.opcode)]; }

@@ -32,7 +32,7 @@ constexpr const char* kBackwardName = "attention backward";
 /// Throws unless the caller's list, if any, is one that the main kernel visits.
 void check_transposed(const std::optional<BlockList>& list, bool is_needed, bool is_varlen) {
   if (!list && is_needed)
-    refuse_backward("saved.blocks", "not given",
+    refuse_backward("saved.blocks", "left out",
                     "a list by BlockListRows::keys, since the specification has blocks");
   if (!list) return;
   if (is_varlen) refuse_backward("saved.blocks", "given", "none for packed sequences");

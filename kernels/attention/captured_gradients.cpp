@@ -139,7 +139,7 @@ void ScoreCaptures::check(std::span<const CapturedGradient> of) {
                       (into.dtype() == DType::f32 || (is_narrow && into.dtype() == own));
     if (fits && shape.size() <= kRank) continue;
     refuse_backward(
-        name_of(i), into.defined() ? "into " + into.str() : "left out",
+        name_of(i) + ".into", into.defined() ? into.str() : "left out",
         fmt::format("f32{}{} of at most {} dimensions",
                     is_narrow ? fmt::format(" or {}", tegula::name(own)) : "", shape.str(), kRank));
   }

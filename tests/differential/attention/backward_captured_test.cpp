@@ -423,12 +423,13 @@ TEST_P(BackwardCaptured, Refusals) {
   };
   const Tensor fits = output({2, 3});
   expect(score, {{random({2, 3}), fits}}, "T1662", "which the score does not capture");
-  expect(score, {{bias, fits}, {factor, output({1})}}, "T1662", "captured[1] is the gradient of a");
+  expect(score, {{bias, fits}, {factor, output({1})}}, "T1662",
+         "captured[1] cannot be the gradient of");
   expect(score, {{integers, fits}}, "T1662", "which the score does not capture");
   expect({}, {{bias, fits}}, "T1662", "which the score does not capture");
-  expect(score, {{bias, output({3, 2})}}, "T1662", "captured[0] is into");
-  expect(score, {{bias, output({2, 3}, DType::bf16)}}, "T1662", "captured[0] is into");
-  expect(score, {{bias, Tensor()}}, "T1662", "captured[0] is left out");
+  expect(score, {{bias, output({3, 2})}}, "T1662", "captured[0].into cannot be");
+  expect(score, {{bias, output({2, 3}, DType::bf16)}}, "T1662", "captured[0].into cannot be");
+  expect(score, {{bias, Tensor()}}, "T1662", "captured[0].into cannot be left out");
   expect(score, std::vector<CapturedGradient>(9, {bias, fits}), "T1662", "at most 8");
   expect([&](const Tile& s, const Tile&, const Tile& h, const Tile&,
              const Tile&) { return s + bitcast<f32>(bitcast<i32>(view<f32, 2>(bias)(h, 1)) + 1); },

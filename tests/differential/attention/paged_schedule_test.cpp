@@ -301,13 +301,10 @@ TEST_P(PagedSchedule, ReportsListsOfOtherCalls) {
     EXPECT_EQ(found(words), finding) << kv.size() << " requests";
   }
   const PagedRequests many = requests({1500, 3, 1640}, GetParam(), {.heads = 64, .kv_heads = 64});
-  EXPECT_EQ(finding_of([&] {
-              KvBatch batch = many.batch;
-              batch.schedule = own;
-              attention.paged(stream, many.Q, many.cache, many.O, batch);
-            }),
-            at_line("T1687", __LINE__ - 2))
-      << "fewer programs for each head";
+  KvBatch batch = many.batch;
+  batch.schedule = own;
+  const auto of_many = [&] { attention.paged(stream, many.Q, many.cache, many.O, batch); };
+  EXPECT_EQ(finding_of(of_many), at_line("T1687", __LINE__ - 1)) << "fewer programs for each head";
 
   EXPECT_EQ(with([](auto& l) { l.word(0, 1, 0) = 1; }), finding) << "a part of another request";
   EXPECT_EQ(with([](auto& l) { l.word(0, 1, 0) = 3; }), finding) << "no request";

@@ -317,11 +317,11 @@ TEST(Derivative, RefusesWhereTheUserWroteIt) {
   const auto scanned = [](const Tile& x) { return cumsum(x, 0); };
   EXPECT_THAT(refusal_of(scanned, "T1022", line), HasSubstr("`scan`"));
   const auto whole = [](const Tile& x) { return cast<i32>(x); };
-  EXPECT_THAT(refusal_of(whole, "T1023", line), HasSubstr("y is"));
+  EXPECT_THAT(refusal_of(whole, "T1023", line), HasSubstr("y cannot be"));
   const auto total = [](const Tile& x) { return sum(x, 0); };
-  EXPECT_THAT(refusal_of(total, "T1023", line), HasSubstr("dy is"));
+  EXPECT_THAT(refusal_of(total, "T1023", line), HasSubstr("dy cannot be"));
   const auto stated = [](const Tile& x) { return with_gradient(x, cast<i32>(x), x); };
-  EXPECT_THAT(refusal_of(stated, "T1023", line), HasSubstr("with_gradient: x is"));
+  EXPECT_THAT(refusal_of(stated, "T1023", line), HasSubstr("with_gradient: x cannot be"));
 }
 
 TEST(Derivative, AcceptsTheSameWithoutADependence) {
