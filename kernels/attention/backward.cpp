@@ -202,7 +202,7 @@ class BackwardPlan {
     });
   }
 
-  /// Returns true if lists are made from the mask. They do not know about shifted positions;
+  /// Returns true if lists are made from the mask. Lists do not support shifted positions;
   /// without one, all blocks are then visited.
   bool has_lists() const {
     if (spec_.align_bottom_right && (is_packed() || Q_.size(2) != K_.size(2))) return false;

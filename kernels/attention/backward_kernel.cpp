@@ -298,7 +298,7 @@ class BackwardProgram {
             expand(fill_absent(x_.D(b, h, rows), 0), axis)};
   }
 
-  /// What mask and score receive: the head and positions of queries, and positions of keys, [rows
+  /// Arguments of mask and score: the head and positions of queries, and positions of keys, [rows
   /// or 1, columns or 1].
   struct Positions {
     const Index& h;

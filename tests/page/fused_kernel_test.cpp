@@ -84,7 +84,7 @@ TEST(FusedKernelPlan, KeepsTheMainloop) {
 #include "fused_kernel_4.inc"
 #include "fused_kernel_7.inc"
   EXPECT_NE(schedule.find("wgmma=1"), std::string::npos) << schedule;
-  // The page states that the epilogue spills; there is no other warning about the kernel.
+  // The page states that the epilogue spills; the kernel has only this warning.
   for (const Warning& w : fused.warnings())
     EXPECT_NE(w.str().find("T1501"), std::string::npos) << w.str();
 }

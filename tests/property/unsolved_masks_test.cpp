@@ -128,7 +128,7 @@ Case negated(const Case& a) {
   return {"!" + a.name, masks::not_(a.mask), [a = a.seen](int q, int kv) { return !a(q, kv); }};
 }
 
-/// Whether all pairs of a block are visible, and whether any pair is.
+/// Visibility of a block: of all pairs, and of at least one.
 struct Pairs {
   bool all = true, any = false;
 

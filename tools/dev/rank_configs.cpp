@@ -99,7 +99,7 @@ bool read_text(const std::string& text, MatmulConfig& c) {
   return true;
 }
 
-/// Sets the ring of files whose name says it for all configurations ("stages4").
+/// Sets the number of stages of all configurations if the name of the file contains it ("stages4").
 void read_stages(const std::string& path, const MatmulProblem& p, MatmulConfig& c,
                  const DeviceProfile& gpu) {
   constexpr std::string_view kName = "-stages";

@@ -24,11 +24,11 @@ std::vector<PresenceBound> bounds_along(const Absence& absence, Value v, std::in
 /// Returns the index of the first present element, or 0 if there is none.
 Value first_present(Builder& b, Type type, int axis, Value present) {
   const std::int64_t extent = type.shape()[static_cast<std::size_t>(axis)];
-  const Value behind = b.i32(extent),
+  const Value end = b.i32(extent),
               places = repeated(b, index_line(b, DType::i32, extent), axis, type.shape());
-  const Value first = b.op(Opcode::Reduce, {b.select(present, places, behind)},
+  const Value first = b.op(Opcode::Reduce, {b.select(present, places, end)},
                            {{AttrName::axis, axis}, {AttrName::kind, "min"}});
-  return b.select(b.cmp("lt", first, behind), first, b.i32(0));
+  return b.select(b.cmp("lt", first, end), first, b.i32(0));
 }
 
 }  // namespace

@@ -210,8 +210,8 @@ TEST_P(Paged, MissingPagesAreZero) {
   EXPECT_EQ(row, 0);
 }
 
-/// Tiles that leave little shared memory: a table of distances has memory of its own, so that the
-/// exchange of the results before their stores cannot use that of the keys.
+/// Tiles that need most of shared memory: the table of distances is allocated after the keys, so
+/// results cannot be exchanged in the memory of the keys before their stores.
 TEST_P(Paged, LargeTilesWithTablesOfDistances) {
   const Tensor table = Tensor::normal({8, 2}, DType::f32, 0, 1, 78, GetParam());
   const Attention attention({.mask = masks::causal(), .score = scores::t5_bias(table, 5, false)},

@@ -45,7 +45,7 @@ const std::string kProduct = "tests/filetests/pipeline_wgmma/loop.tir",
                   kCounter = "tests/filetests/make_persistent/counter.tir",
                   kAhead = "tests/filetests/make_persistent/multicast_ahead.tir",
                   kInTurn = "tests/filetests/make_persistent/alternate.tir",
-                  kBeside = "tests/filetests/pipeline_wgmma/beside.tir",
+                  kAuxiliaryLoads = "tests/filetests/pipeline_wgmma/auxiliary_loads.tir",
                   kGraph = "tests/filetests/pipeline_wgmma/dot_graph.tir",
                   kGathered = "tests/filetests/pipeline_wgmma/gathered.tir";
 
@@ -56,7 +56,7 @@ std::string fault_of(const Kernel& k, bool with_producer = true) {
 
 TEST(ChannelCheck, AcceptsTheOutputOfPasses) {
   for (const std::string& file :
-       {kProduct, kAttention, kShared, kCounter, kAhead, kInTurn, kBeside})
+       {kProduct, kAttention, kShared, kCounter, kAhead, kInTurn, kAuxiliaryLoads})
     for (const char* plan : {"", "stages=2", "persistent=1", "stages=3 persistent=1",
                              "persistent=1 dynamic_scheduler=1", "multicast=1 dynamic_scheduler=1",
                              "pingpong=1", "pingpong=1 multicast=1", "pingpong=1 stages=3"}) {
@@ -227,8 +227,8 @@ TEST(ChannelCheck, AuxLoads) {
   for (const char* plan : {"", "persistent=1"}) {
     SCOPED_TRACE(plan);
     for (const Opcode op : {Opcode::CopyTma, Opcode::ChannelExpectTx, Opcode::ChannelRelease})
-      expect_all(faults(kBeside, plan, op, erase));
-    EXPECT_NE(faults(kBeside, plan, Opcode::ChannelWait, erase).back(), "nothing");
+      expect_all(faults(kAuxiliaryLoads, plan, op, erase));
+    EXPECT_NE(faults(kAuxiliaryLoads, plan, Opcode::ChannelWait, erase).back(), "nothing");
   }
 }
 
@@ -284,7 +284,7 @@ TEST_P(GatheredRows, RingsAreAsAnyOther) {
 /// Threads' loads from a ring before the wait for a slot or after its release.
 TEST(ChannelCheck, ReadAtTheWrongTime) {
   const auto moved = [](Opcode where, bool behind) {
-    return faults(kBeside, "", Opcode::SmemLoad, [&](Kernel& k, OpId op) {
+    return faults(kAuxiliaryLoads, "", Opcode::SmemLoad, [&](Kernel& k, OpId op) {
       OpId to = op;
       while (k[to].opcode != where) to = behind ? k[to].next : k[to].prev;
       if (behind) to = k[to].next;

@@ -95,7 +95,7 @@ TEST(Plan, StoresByTma) {
   const std::string file =
       std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/make_persistent/multicast.tir";
   const std::string text = read_file(file);
-  const auto said = [&](const std::string& kernel, const char* changes) {
+  const auto plan_or_remark = [&](const std::string& kernel, const char* changes) {
     Kernel k = parse(kernel, file);
     PassContext context;
     context.planned = parse_plan_request(changes);
@@ -103,21 +103,21 @@ TEST(Plan, StoresByTma) {
     EXPECT_EQ(context.plan->tma_store, context.remarks.size() == 1);
     return context.plan->tma_store ? context.plan->str() : context.remarks.front().reason;
   };
-  EXPECT_THAT(said(text, "tma_store=1"), HasSubstr("tma_store=1"));
-  EXPECT_THAT(said(text, "tma_store=1 persistent=0 multicast=0"),
+  EXPECT_THAT(plan_or_remark(text, "tma_store=1"), HasSubstr("tma_store=1"));
+  EXPECT_THAT(plan_or_remark(text, "tma_store=1 persistent=0 multicast=0"),
               HasSubstr("no stores by TMA: the kernel is not persistent"));
-  EXPECT_THAT(said(text, "tma_store=1 stages=5"),
+  EXPECT_THAT(plan_or_remark(text, "tma_store=1 stages=5"),
               HasSubstr("no stores by TMA: the rings leave no shared memory"));
   const std::string view = "f32, out, align=16";
-  EXPECT_THAT(said(test::replaced(text, view, "f32, out, align=8"), "tma_store=1"),
+  EXPECT_THAT(plan_or_remark(test::replaced(text, view, "f32, out, align=8"), "tma_store=1"),
               HasSubstr("no stores by TMA: TMA supports none of the results"));
 }
 
 /// Auxiliary loads by TMA: if a mainloop loads a box that TMA can load, besides its operands, and
 /// there is room; else a remark says why not.
 TEST(Plan, LoadsByTma) {
-  const auto said = [](const std::string& name, const char* changes, const char* from = "",
-                       const char* to = "") {
+  const auto plan_or_remark = [](const std::string& name, const char* changes,
+                                 const char* from = "", const char* to = "") {
     const std::string file = std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/" + name;
     const std::string text = read_file(file);
     Kernel k = parse(*from != 0 ? test::replaced(text, from, to) : text, file);
@@ -128,18 +128,19 @@ TEST(Plan, LoadsByTma) {
     EXPECT_EQ(context.plan->tma_aux_loads, missed == context.remarks.end());
     return context.plan->tma_aux_loads ? context.plan->str() : missed->reason;
   };
-  const char* next_to = "pipeline_wgmma/beside.tir";
-  EXPECT_THAT(said(next_to, ""), HasSubstr("tma_aux_loads=1"));
-  EXPECT_THAT(said(next_to, "stages=9"), HasSubstr("tma_aux_loads=1"));
-  EXPECT_THAT(said(next_to, "stages=10"),
+  const char* auxiliary = "pipeline_wgmma/auxiliary_loads.tir";
+  EXPECT_THAT(plan_or_remark(auxiliary, ""), HasSubstr("tma_aux_loads=1"));
+  EXPECT_THAT(plan_or_remark(auxiliary, "stages=9"), HasSubstr("tma_aux_loads=1"));
+  EXPECT_THAT(plan_or_remark(auxiliary, "stages=10"),
               HasSubstr("no auxiliary loads by TMA: the operands leave no shared memory"));
-  EXPECT_THAT(said(next_to, "wgmma=0 producer_warps=0 consumer_registers=0 persistent=0"),
-              HasSubstr("no auxiliary loads by TMA: the MMAs are not wgmmas"));
-  EXPECT_THAT(said(next_to, "", "sm_90a", "sm_80"),
+  EXPECT_THAT(
+      plan_or_remark(auxiliary, "wgmma=0 producer_warps=0 consumer_registers=0 persistent=0"),
+      HasSubstr("no auxiliary loads by TMA: the MMAs are not wgmmas"));
+  EXPECT_THAT(plan_or_remark(auxiliary, "", "sm_90a", "sm_80"),
               HasSubstr("no auxiliary loads by TMA: sm_80 has none"));
-  EXPECT_THAT(said(next_to, "", "stride_div=8x1", "stride_div=4x1"),
+  EXPECT_THAT(plan_or_remark(auxiliary, "", "stride_div=8x1", "stride_div=4x1"),
               HasSubstr("the mainloops have none that TMA supports"));
-  EXPECT_THAT(said("plan/product_sm_90a.tir", "tma_aux_loads=1"),
+  EXPECT_THAT(plan_or_remark("plan/product_sm_90a.tir", "tma_aux_loads=1"),
               HasSubstr("the mainloops have none that TMA supports"));
 }
 
