@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares two builds of the library on one GPU: is NEW as fast as OLD?
 
-    python3 bench/compare.py OLD NEW [--suites matmul,attention_masks] [--filter RE] [--rounds N] [--out FILE.jsonl]
+    python3 bench/compare.py OLD NEW [--suites matmul,attention_masks] [--filter RE] [--cases N] [--rounds N] [--out FILE.jsonl]
     python3 bench/compare.py --summary FILE.jsonl ..
 
 OLD and NEW are packs (`make compare-pack`, `make gpu-pack`) or folders that hold libtegula_bench.so. Each is loaded by a separate process
@@ -209,6 +209,17 @@ def is_wanted(options, group, suite, case):
     return (not suites or suite in suites or group in suites) and re.search(options.filter, f"{suite} {case}")
 
 
+def selected(cases, options):
+    """Returns the wanted cases: at most options.cases of each suite, drawn by the seed."""
+    wanted = [(suite, case) for group, suite, case in cases if is_wanted(options, group, suite, case)]
+    if not options.cases:
+        return wanted
+    drawn = random.Random(options.seed)
+    suites = {suite: [key for key in wanted if key[0] == suite] for suite, _ in wanted}
+    chosen = {key for of in suites.values() for key in drawn.sample(of, min(options.cases, len(of)))}
+    return [key for key in wanted if key in chosen]
+
+
 def text_of(row):
     if "errors" in row:
         return f"{row['suite']:24s} {row['case']:44s} failed: " + "; ".join(f"{side}: {text}" for side, text in row["errors"].items())
@@ -289,9 +300,7 @@ def compare(sides, options, rows, out):
     print(json.dumps(facts), flush=True)
     dice = random.Random(options.seed)
     print(f"{'suite':24s} {'case':44s} {'old ms':>10s} {'new ms':>10s} old/new", flush=True)
-    for group, suite, case in answers["new"]["cases"]:
-        if not is_wanted(options, group, suite, case):
-            continue
+    for suite, case in selected(answers["new"]["cases"], options):
         row = row_of(sides, suite, case, dice, options)
         if row is not None:
             keep(row, facts, rows, out)
@@ -302,6 +311,7 @@ def arguments():
     args.add_argument("packs", nargs="*", metavar="PACK", help="OLD NEW")
     args.add_argument("--suites", default="", help="comma-separated; all without")
     args.add_argument("--filter", default="", help="a regular expression that 'SUITE CASE' has a match of")
+    args.add_argument("--cases", type=int, default=0, help="at most so many of each suite, drawn by the seed; all without")
     args.add_argument("--rounds", type=int, default=15)
     args.add_argument("--samples", type=int, default=8, help="times of a side in a round")
     args.add_argument("--out", help="rows are appended to this file, a JSON line each")
@@ -309,7 +319,7 @@ def arguments():
     args.add_argument("--new-env", action="append", default=[], metavar="NAME=VALUE")
     args.add_argument("--old-name", default="", help="what rows call OLD: a commit")
     args.add_argument("--new-name", default="")
-    args.add_argument("--seed", type=int, default=1, help="of the order of sides")
+    args.add_argument("--seed", type=int, default=1, help="of the order of sides and of --cases")
     args.add_argument("--timeout", type=float, default=180, help="seconds that one answer may take")
     args.add_argument("--worker", default=str(WORKER), help=argparse.SUPPRESS)
     args.add_argument("--summary", nargs="+", metavar="FILE", help="the means of rows in these files, and nothing else")
