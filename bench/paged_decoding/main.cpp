@@ -1,5 +1,6 @@
-// Steps of a few queries per request over a paged cache, on GPU 0: time per call with and without a
-// work list, compared with reading the same bytes, and the time of writing the list.
+// Steps of a few queries per request over a paged cache, and over contiguous keys where all
+// requests have equally many, on GPU 0: time per call with and without a work list, compared with
+// reading the same bytes, and the time of writing the list.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -89,6 +90,7 @@ Tensor shuffled_table(const std::vector<i32>& lengths, std::int64_t rows, Device
   return Tensor::from(table, {std::ssize(lengths), columns}, gpu);
 }
 
+/// With `rows` of 0, the keys of a request are contiguous: one page without a table.
 void report(const Stream& stream, const Rows& all, const Step& step, std::int64_t rows) {
   const Device gpu = stream.device();
   const std::int64_t requests = std::ssize(step.lengths), tokens = requests * step.queries;
@@ -101,7 +103,10 @@ void report(const Stream& stream, const Rows& all, const Step& step, std::int64_
   const auto pages = [&](const Tensor& t) {
     return t.reshape({kKeys / rows, rows, kKvHeads, kDim});
   };
-  const KvCache cache{pages(all.k), pages(all.v), shuffled_table(step.lengths, rows, gpu)};
+  const bool is_contiguous = rows == 0;
+  if (is_contiguous) rows = step.lengths.front();
+  const KvCache cache{pages(all.k), pages(all.v),
+                      is_contiguous ? Tensor() : shuffled_table(step.lengths, rows, gpu)};
   KvBatch batch{Tensor::from(offsets, gpu), Tensor::from(step.lengths, gpu), step.queries};
   const Tensor Q = Tensor::normal({tokens, kHeads, kDim}, DType::bf16, 0, 1, 2, gpu), O = Q.clone(),
                bits = Tensor::zeros({tokens}, DType::i32, gpu);
@@ -117,9 +122,10 @@ void report(const Stream& stream, const Rows& all, const Step& step, std::int64_
   const double list =
       us_of(stream, [&] { attention.schedule(stream, Q, cache, batch, batch.schedule); });
   const double us = us_of(stream, call);
-  std::fputs(fmt::format("{:<24} pages of {:<3} read {:7.1f} us, by list {:7.1f} us ({:.2f}), "
+  std::fputs(fmt::format("{:<24} {:<13} read {:7.1f} us, by list {:7.1f} us ({:.2f}), "
                          "undivided {:7.1f} us, writing the list {:.1f} us\n",
-                         step.name, rows, floor, us, us / floor, undivided, list)
+                         step.name, is_contiguous ? "contiguous" : fmt::format("pages of {}", rows),
+                         floor, us, us / floor, undivided, list)
                  .c_str(),
              stdout);
   std::fflush(stdout);
@@ -144,6 +150,8 @@ int main() {
   const auto stream = tegula::Stream::create(tegula::Device::cuda());
   const auto all = tegula::bench::random_rows(stream.device());
   const Lengths long_ones(16, 32768);
+  Lengths one_long(256, 100);
+  one_long.front() = 1 << 20;
   const tegula::bench::Step steps[] = {{"1 request of 4k", Lengths(1, 4096)},
                                        {"1 of 128k", Lengths(1, 131072)},
                                        {"4 of 16k", Lengths(4, 16384)},
@@ -151,10 +159,16 @@ int main() {
                                        {"64 of 8k", Lengths(64, 8192)},
                                        {"256 of 1 .. 30k", tegula::bench::ragged(true)},
                                        {"256 of 1 .. 32k, log", tegula::bench::ragged(false)},
+                                       {"1M and 255 of 100", one_long},
                                        {"16 of 32k", long_ones},
                                        {"16 of 32k, 4 queries", long_ones, 4},
                                        {"16 of 32k, 16 queries", long_ones, 16},
                                        {"16 of 32k, trees of 16", long_ones, 16, true}};
-  for (const auto& step : steps)
-    for (const int rows : {1, 16, 64}) tegula::bench::report(stream, all, step, rows);
+  for (const auto& step : steps) {
+    const bool is_even =
+        std::ranges::all_of(step.lengths, [&](i32 n) { return n == step.lengths.front(); });
+    const bool fits = std::ranges::max(step.lengths) <= 1 << 18;  // a table of single rows
+    for (const int rows : {0, 1, 16, 64, 256})
+      if (rows == 0 ? is_even : rows > 1 || fits) tegula::bench::report(stream, all, step, rows);
+  }
 }
