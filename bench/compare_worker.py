@@ -96,7 +96,7 @@ class Bench:
         return {"bits": [self.bits_of(tensor) for tensor in tensors]}
 
     def bits_of(self, tensor):
-        words = {1: self.torch.uint8, 2: self.torch.int16, 4: self.torch.int32}[tensor.element_size()]
+        words = {1: self.torch.uint8, 2: self.torch.int16, 4: self.torch.int32, 8: self.torch.int64}[tensor.element_size()]
         return tensor.view(words).sum(dtype=self.torch.int64).item()
 
     def warm(self, seconds):
