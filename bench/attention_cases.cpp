@@ -1,4 +1,4 @@
-// Masks and score functions of attention: tensors are Q, K, V, O and Lse, then what the case names.
+// Attention cases with masks and score functions. Tensors: Q, K, V, O, Lse, then those of the case.
 #include "bench/attention_cases.h"
 
 #include <map>
@@ -56,8 +56,8 @@ AttentionSpec softcap(Tensors, double cap) {
   return {.mask = masks::causal(), .score = scores::softcap(now, kind)};
 }
 
-/// Further tensors: the table [buckets, heads], f32. number: the distance from which on all
-/// positions share a bucket.
+/// Further tensors: the table [buckets, heads], f32. number: the least distance of the last bucket,
+/// which all larger distances share.
 AttentionSpec t5(Tensors t, double number) {
   return {.mask = masks::causal(), .score = scores::t5_bias(t[5], static_cast<int>(number), false)};
 }
@@ -70,8 +70,8 @@ AttentionSpec distances(Tensors t, double number) {
 /// Further tensors: the bias [batch, heads, queries, keys].
 AttentionSpec full_bias(Tensors t, double) { return {.score = scores::bias(t[5])}; }
 
-/// Further tensors: the table [cells of queries, cells of keys], i32, of the cells of `number`
-/// queries and keys that are kept.
+/// Further tensors: the table [cells of queries, cells of keys], i32; a cell has `number` queries
+/// and `number` keys, and its entry states whether the mask keeps them.
 AttentionSpec table(Tensors t, double number) {
   return {.mask = [cells = t[5], n = static_cast<int>(number)](const Tile&, const Tile&,
                                                                const Tile& q, const Tile& kv) {
@@ -105,8 +105,8 @@ Case keyed(const char* name, const NumberedSetup& setup, Key (*key)(Tensors, dou
           setup};
 }
 
-/// Does the same for the gradients of Q, K and V: O and Lse are inputs, and the last tensors are
-/// dO, dQ, dK and dV; and, if wanted, the gradient of the first further tensor.
+/// Returns a case of the backward pass: O and Lse are inputs, and the last tensors are dO, dQ, dK
+/// and dV, followed, if requested, by the gradient of the first further tensor.
 template <class Key>
 Case backward(const char* name, const NumberedSetup& setup, Key (*key)(Tensors, double),
               bool of_table = false) {
@@ -121,7 +121,7 @@ Case backward(const char* name, const NumberedSetup& setup, Key (*key)(Tensors, 
           }};
 }
 
-/// Returns a case with one attention, whose Scalars are set at each call.
+/// Returns a case with a single attention object, whose Scalars are set at each call.
 Case single(const char* name, const NumberedSetup& setup) {
   const auto made = std::make_shared<std::optional<Attention>>();
   return {name,
@@ -146,7 +146,7 @@ Case varlen(const char* name, AttentionSpec spec) {
 /// Number of layers that share a list in the case attention_table_layers.
 constexpr int kLayers = 12;
 
-/// Attention under the mask `table`, and over the list that it makes.
+/// Attention under the mask `table`, and attention over the block list built from that mask.
 struct ListedLayers {
   ListedLayers(Tensors t, double number)
       : maker(table(t, number)),

@@ -54,7 +54,7 @@ def softcap(s, b, h, q, kv):
 
 
 def t5_bias(table):
-    """Returns T5's bias for one direction: half of the buckets contain one distance each, the others grow logarithmically. Buckets are looked up by distance, as in ours."""
+    """Returns T5's bias for one direction: half of the buckets contain one distance each, the others grow logarithmically. Buckets are looked up by distance, as in the library's case."""
     exact = T5_BUCKETS // 2
     grown = [exact + int(math.log(max(n, 1) / exact) / math.log(T5_DISTANCE / exact) * exact) for n in range(T5_DISTANCE + 1)]
     bucket_of = torch.tensor([n if n < exact else min(grown[n], T5_BUCKETS - 1) for n in range(T5_DISTANCE + 1)], device=DEVICE)
@@ -91,7 +91,7 @@ def work_of(pairs, shape, kept):
     return {"flops": 4 * b * h * d * kept, "computed_flops": 4 * b * h * d * pairs.computed, "facts": facts}
 
 
-def beside_flex(t, case, shape, mask, score=None, number=0.0, tables=()):
+def compare_flex(t, case, shape, mask, score=None, number=0.0, tables=()):
     """Measures the case of the library, and FlexAttention with the same mask and score."""
     torch._dynamo.reset()  # recompile for each row: after eight, the compiler gives up
     b, h, s, d = shape
@@ -116,8 +116,8 @@ def beside_flex(t, case, shape, mask, score=None, number=0.0, tables=()):
     return run, peers, error, work_of(t.pairs(case, tensors, number), shape, kept_pairs(mask, s))
 
 
-def beside_flex_by_cells(t, shape, layers):
-    """A mask that looks up blocks in a table: the block list is built in each call, or once for all layers."""
+def compare_flex_by_cells(t, shape, layers):
+    """Measures a mask that looks up blocks in a table: the block list is built in each call, or once for all layers."""
     torch._dynamo.reset()
     b, h, s, d = shape
     q, k, v = (torch.randn(shape, device=DEVICE, dtype=torch.bfloat16) for _ in range(3))
@@ -147,17 +147,17 @@ def document_tables(s, documents):
     return torch.bucketize(torch.arange(s), cuts, right=True).to(DEVICE, torch.int32), starts
 
 
-def beside_flex_in_documents(t, shape):
+def compare_flex_in_documents(t, shape):
     ids, starts = document_tables(shape[2], DOCUMENTS)
-    return beside_flex(t, "attention_document", shape, document(ids), tables=(ids, starts))
+    return compare_flex(t, "attention_document", shape, document(ids), tables=(ids, starts))
 
 
-def beside_flex_by_distance(t, case, shape):
+def compare_flex_by_distance(t, case, shape):
     """Returns a table per head: of T5's buckets, or of all distances."""
     s, heads = shape[2], shape[1]
     is_t5 = case == "attention_t5_causal"
     table = torch.randn(T5_BUCKETS if is_t5 else 2 * s - 1, heads, device=DEVICE)
-    return beside_flex(t, case, shape, causal, t5_bias(table) if is_t5 else distance_bias(table, s - 1), T5_DISTANCE if is_t5 else s - 1, [table])
+    return compare_flex(t, case, shape, causal, t5_bias(table) if is_t5 else distance_bias(table, s - 1), T5_DISTANCE if is_t5 else s - 1, [table])
 
 
 def text(shape):
@@ -186,21 +186,21 @@ def attention_lists(t):
 def attention_masks(t):
     for shape in SHAPES:
         s = shape[2]
-        yield "mask_causal", text(shape), functools.partial(beside_flex, t, "attention_causal", shape, causal)
-        yield "mask_window", text(shape), functools.partial(beside_flex, t, "attention_window", shape, window, number=WINDOW)
-        yield "mask_prefix", text(shape), functools.partial(beside_flex, t, "attention_prefix", shape, prefix_lm(s // 4), number=s // 4)
-        yield "mask_document", text(shape), functools.partial(beside_flex_in_documents, t, shape)
-        yield "mask_table", text(shape), functools.partial(beside_flex_by_cells, t, shape, 1)
-        yield "mask_table_layers", f"{text(shape)}, {LAYERS} calls", functools.partial(beside_flex_by_cells, t, shape, LAYERS)
+        yield "mask_causal", text(shape), functools.partial(compare_flex, t, "attention_causal", shape, causal)
+        yield "mask_window", text(shape), functools.partial(compare_flex, t, "attention_window", shape, window, number=WINDOW)
+        yield "mask_prefix", text(shape), functools.partial(compare_flex, t, "attention_prefix", shape, prefix_lm(s // 4), number=s // 4)
+        yield "mask_document", text(shape), functools.partial(compare_flex_in_documents, t, shape)
+        yield "mask_table", text(shape), functools.partial(compare_flex_by_cells, t, shape, 1)
+        yield "mask_table_layers", f"{text(shape)}, {LAYERS} calls", functools.partial(compare_flex_by_cells, t, shape, LAYERS)
 
 
 def attention_scores(t):
     for shape in SHAPES:
-        yield "score_alibi", text(shape), functools.partial(beside_flex, t, "attention_alibi_causal", shape, causal, alibi(shape[1]))
-        yield "score_softcap", text(shape), functools.partial(beside_flex, t, "attention_softcap_causal", shape, causal, softcap, CAP)
-        yield "score_softcap_approx", text(shape), functools.partial(beside_flex, t, "attention_softcap_approx_causal", shape, causal, softcap, CAP)
-        yield "score_t5", text(shape), functools.partial(beside_flex_by_distance, t, "attention_t5_causal", shape)
-        yield "score_distances", text(shape), functools.partial(beside_flex_by_distance, t, "attention_distances_causal", shape)
+        yield "score_alibi", text(shape), functools.partial(compare_flex, t, "attention_alibi_causal", shape, causal, alibi(shape[1]))
+        yield "score_softcap", text(shape), functools.partial(compare_flex, t, "attention_softcap_causal", shape, causal, softcap, CAP)
+        yield "score_softcap_approx", text(shape), functools.partial(compare_flex, t, "attention_softcap_approx_causal", shape, causal, softcap, CAP)
+        yield "score_t5", text(shape), functools.partial(compare_flex_by_distance, t, "attention_t5_causal", shape)
+        yield "score_distances", text(shape), functools.partial(compare_flex_by_distance, t, "attention_distances_causal", shape)
 
 
 def lengths_of(total, sequences):
@@ -210,8 +210,8 @@ def lengths_of(total, sequences):
     return torch.diff(ends, prepend=torch.zeros(1, dtype=torch.int64))
 
 
-def beside_flash_varlen(t, case, total, sequences, heads, d):
-    """Tensors are [position, head, dim]."""
+def compare_flash_varlen(t, case, total, sequences, heads, d):
+    """Compares packed sequences with FlashAttention. Tensors are [position, head, dim]."""
     lengths = lengths_of(total, sequences)
     longest, is_causal = int(lengths.max()), case.endswith("causal")
     begins = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)]).to(DEVICE, torch.int32)
@@ -236,7 +236,7 @@ def beside_flash_varlen(t, case, total, sequences, heads, d):
 def attention_varlen(t):
     for total, sequences in ((16384, 16), (65536, 16), (16384, 128)):
         for case in ("attention_varlen", "attention_varlen_causal"):
-            yield case, f"{sequences} sequences, {total} positions, h16 d128 bf16", functools.partial(beside_flash_varlen, t, case, total, sequences, 16, 128)
+            yield case, f"{sequences} sequences, {total} positions, h16 d128 bf16", functools.partial(compare_flash_varlen, t, case, total, sequences, 16, 128)
 
 
 def decoder_tensors(b, h, kv_heads, s, d):
@@ -257,7 +257,7 @@ def decoder_error(q, k, v, o):
     return max(((o[0, head, 0].double() - want(head)).norm() / want(head).norm()).item() for head in (0, h - 1))
 
 
-def beside_decoders(t, b, h, kv_heads, s, d):
+def compare_decoders(t, b, h, kv_heads, s, d):
     """Counts the bytes of keys and values."""
     torch._dynamo.reset()
     q, k, v, o = decoder_tensors(b, h, kv_heads, s, d)
@@ -279,7 +279,7 @@ DECODED = ((1, 32, 8, 4096), (1, 32, 8, 16384), (1, 32, 8, 131072), (4, 32, 8, 1
 
 def attention_decode(t):
     for b, h, kv_heads, s in DECODED:
-        yield "attention_decode", f"b{b} h{h} kv{kv_heads} keys {s} d128 bf16", functools.partial(beside_decoders, t, b, h, kv_heads, s, 128)
+        yield "attention_decode", f"b{b} h{h} kv{kv_heads} keys {s} d128 bf16", functools.partial(compare_decoders, t, b, h, kv_heads, s, 128)
 
 
 SUITES = [attention_decode, attention_masks, attention_scores, attention_lists, attention_varlen]

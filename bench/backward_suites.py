@@ -1,4 +1,4 @@
-"""Suites attention_backward and attention_backward_masks of peers.py: gradients of attention from saved results, with the small kernels before and after on
+"""Suites attention_backward and attention_backward_masks of peers.py: gradients of attention from saved results, including the small kernels before and after on
 all sides, without autograd's host time.
 
 TFLOPS count 2.5 times the forward call's operations, of the pairs that the mask keeps. Values of one head are checked in fp64; the error is the largest of
@@ -55,7 +55,7 @@ def flash4(q, k, v, grad, causal):
 
 
 def made(make, *args):
-    """Returns the peer, or one that raises what making it raised."""
+    """Returns the peer; if its creation fails, returns a function that raises the same exception."""
     try:
         return make(*args)
     except Exception as problem:
@@ -99,7 +99,7 @@ def backward(t, causal, shape, kv_heads=None):
 
 
 def flex_peers(q, k, v, grad, mask, score, table=None):
-    """`table`: a tensor captured by the score, which requires a gradient."""
+    """Measures the gradients under a mask or score. `table`: a tensor that the score captures and that requires a gradient."""
     torch._dynamo.reset()
     leaves = [x.detach().requires_grad_() for x in (q, k, v)]
     wanted = leaves if table is None else [*leaves, table]
@@ -120,7 +120,7 @@ def flex_peers(q, k, v, grad, mask, score, table=None):
     return peers
 
 
-def beside_flex(t, case, shape, mask, score=None, number=0.0, tables=()):
+def compare_flex(t, case, shape, mask, score=None, number=0.0, tables=()):
     b, h, s, d = shape
     (q, k, v, grad), into, run = tensors_of(t, case, shape, h, tables, number)
     run()
@@ -154,7 +154,7 @@ def by_distance(t, shape):
 
 def in_documents(t, shape):
     ids, starts = document_tables(shape[2], attention_suites.DOCUMENTS)
-    return beside_flex(t, "attention_document", shape, document(ids), tables=(ids, starts))
+    return compare_flex(t, "attention_document", shape, document(ids), tables=(ids, starts))
 
 
 def backwards(t):
@@ -167,9 +167,9 @@ def masks(t):
     shape = (4, 16, 4096, 128)
     prefix = 1024
     for case, mask, number in (("causal", attention_suites.causal, 0.0), ("window", window, attention_suites.WINDOW), ("prefix", prefix_lm(prefix), prefix)):
-        yield "attention_backward_masks", f"{case} {attention_suites.text(shape)}", functools.partial(beside_flex, t, f"attention_{case}", shape, mask, number=float(number))
+        yield "attention_backward_masks", f"{case} {attention_suites.text(shape)}", functools.partial(compare_flex, t, f"attention_{case}", shape, mask, number=float(number))
     for case, score, number in (("alibi", attention_suites.alibi(shape[1]), 0.0), ("softcap", attention_suites.softcap, attention_suites.CAP)):
-        yield "attention_backward_masks", f"{case} causal {attention_suites.text(shape)}", functools.partial(beside_flex, t, f"attention_{case}_causal", shape, attention_suites.causal, score, number)
+        yield "attention_backward_masks", f"{case} causal {attention_suites.text(shape)}", functools.partial(compare_flex, t, f"attention_{case}_causal", shape, attention_suites.causal, score, number)
     yield "attention_backward_masks", f"document {attention_suites.text(shape)}", functools.partial(in_documents, t, shape)
     yield "attention_backward_masks", f"bias and dBias {attention_suites.text(shape)}", functools.partial(with_bias, t, shape)
     yield "attention_backward_masks", f"table by distance and its gradient, causal {attention_suites.text(shape)}", functools.partial(by_distance, t, shape)

@@ -14,7 +14,7 @@
 
 namespace tegula::bench {
 
-/// Spec and schedule of an attention.
+/// Spec and schedule of an attention call.
 struct AttentionSetup {
   AttentionSetup(kernels::AttentionSpec s, kernels::AttentionSchedule h = {})
       : spec(std::move(s)), schedule(h) {}

@@ -169,7 +169,8 @@ DType our_dtype(const dlpack::DataType& t) {
                {1, 8, DType::u8},    {1, 16, DType::u16}, {6, 8, DType::i1}};
   for (const auto& row : kRows)
     if (row.code == t.code && row.bits == t.bits) return row.dtype;
-  throw CompileError(Diagnostic{"", "bench: a tensor has a type that no case takes", {}, {}, ""});
+  throw CompileError(
+      Diagnostic{"", "bench: a tensor has a type that no case supports", {}, {}, ""});
 }
 
 /// The caller keeps the capsules alive, so that only the descriptions are read.
@@ -192,12 +193,12 @@ std::vector<Tensor> borrowed(void* const* dlpack, int count) {
 
 TegulaBenchPairs pairs_of(const Case& c, Tensors t, double number) {
   if (!c.setup)
-    throw CompileError(Diagnostic{"", "bench: " + c.name + " is no attention", {}, {}, ""});
+    throw CompileError(Diagnostic{"", "bench: " + c.name + " is not attention", {}, {}, ""});
   const AttentionSetup setup = c.setup(t, number);
   const AttentionWorkload p = attention_pairs(setup.spec, t[0], t[1], t[2], setup.schedule);
   if (!p.kept)
     throw CompileError(
-        Diagnostic{"", "bench: what the mask of " + c.name + " keeps is not decided", {}, {}, ""});
+        Diagnostic{"", "bench: the pairs that " + c.name + " keeps are not known", {}, {}, ""});
   return {*p.kept, p.computed, p.cover, p.tiles.block_q, p.tiles.block_kv};
 }
 

@@ -73,7 +73,7 @@ AttentionSpec stick_weights(Tensors) {
   return spec;
 }
 
-/// The eight-line kernel with tiles of `rows` x 128 and the given plan fields.
+/// Returns the eight-line kernel with tiles of `rows` x 128 and the given plan fields.
 Case product_form(const char* name, int rows, const char* fields) {
   const auto product = kernel("product", [rows](In<bf16, 2> A, In<bf16, 2> B, Out<bf16, 2> C) {
     for (auto [m, n] : grid(C, rows, 128)) {
@@ -86,7 +86,8 @@ Case product_form(const char* name, int rows, const char* fields) {
             k(s, t[0], t[1], t[2]);
           }};
 }
-/// The same with tiles of 128 x 128, whose k-iterations are divided over `ctas` CTAs of a cluster.
+/// Returns the eight-line kernel with tiles of 128 x 128, whose k-iterations are divided over
+/// `ctas` CTAs of a cluster.
 Case split_form(const char* name, int ctas) {
   const auto product = kernel("product", [ctas](In<bf16, 2> A, In<bf16, 2> B, Out<bf16, 2> C) {
     for (auto [m, n] : grid(C, 128, 128, cluster(ctas))) {

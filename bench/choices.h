@@ -13,13 +13,13 @@ namespace tegula::bench {
 ///
 /// | choice | further tensors | forms |
 /// |---|---|---|
-/// | bias | bias [b, h, q, kv] | elements, tma, tma_narrow (fewer keys a step) |
+/// | bias | bias [b, h, q, kv] | elements, tma, tma_narrow (fewer keys per iteration) |
 /// | order | documents of positions, i32 | as_they_come, longest_first |
 /// | decode | documents of positions, i32 | lists, all_keys |
-/// | weights | - | softmax, sigmoid, sigmoid_narrow, sticks: not the same result |
+/// | weights | - | softmax, sigmoid, sigmoid_narrow, sticks: results differ |
 /// | few_rows | C of bf16, 16 rows | mma, swapped, library |
 /// | long_k | C of bf16 | whole, splits2, splits4, splits8, library |
-/// | sums_in_memory | C of f32, which they add to | elements, tma |
+/// | sums_in_memory | C of f32, to which the programs add | elements, tma |
 void add_choices(std::vector<Case>& list);
 
 }  // namespace tegula::bench

@@ -4,7 +4,7 @@
     python3 bench/compare.py OLD NEW [--suites matmul,attention_masks] [--filter RE] [--cases N] [--rounds N] [--out FILE.jsonl]
     python3 bench/compare.py --summary FILE.jsonl ..
 
-OLD and NEW are packs (`make compare-pack`, `make gpu-pack`) or folders that hold libtegula_bench.so. Each is loaded by a separate process
+OLD and NEW are packs (`make compare-pack`, `make gpu-pack`) or folders that contain libtegula_bench.so. Each is loaded by a separate process
 (bench/compare_worker.py), which keeps its context, its kernels and the tensors of the current case, with equal inputs on both sides. The sides warm up
 alternately until the times of both are stable; then each round times both, in random order. A row has the median of each side and their ratio
 old / new: above 1, NEW is faster. A row below 0.98 is measured three more times with new tensors, and the median of these three counts. Geometric
@@ -94,7 +94,7 @@ class Side:
 
 
 def ask_both(sides, **command):
-    """Returns answers by the names of the sides. Both work at once, so nothing may be timed meanwhile."""
+    """Returns answers by the names of the sides. Both sides run at the same time, so the requests must not time anything."""
     answers, reasons = {}, {}
     for step in (lambda side: side.tell(**command), lambda side: answers.update({side.name: side.hear()})):
         for side in sides:
@@ -190,7 +190,7 @@ def host_rows(sides, suite, dice, rounds):
 
 
 def compare_host(sides, suite, dice, options):
-    """Measures all cases of a suite at once, as the library runs them; alternates as row_of does."""
+    """Measures all cases of a suite together, because `tegula bench` runs them together; repeats slow cases as row_of does."""
     try:
         rows = list(host_rows(sides, suite, dice, options.rounds))
         if any(row["ratio"] < LEAST_RATIO for row in rows):
@@ -216,14 +216,14 @@ def selected(cases, options):
         return wanted
     drawn = random.Random(options.seed)
     suites = {suite: [key for key in wanted if key[0] == suite] for suite, _ in wanted}
-    chosen = {key for of in suites.values() for key in drawn.sample(of, min(options.cases, len(of)))}
+    chosen = {key for keys in suites.values() for key in drawn.sample(keys, min(options.cases, len(keys)))}
     return [key for key in wanted if key in chosen]
 
 
 def text_of(row):
     if "errors" in row:
         return f"{row['suite']:24s} {row['case']:44s} failed: " + "; ".join(f"{side}: {text}" for side, text in row["errors"].items())
-    notes = "" if row["same_bits"] else "  other results"
+    notes = "" if row["same_bits"] else "  results differ"
     notes += "" if row["is_steady"] else "  not steady"
     if "ratios" in row:
         notes += f"  measured again, first {row['first_ratio']:.3f}, then " + ", ".join(f"{r:.3f}" for r in row["ratios"])
@@ -263,7 +263,7 @@ def library_of(pack):
     for folder in (pack / "lib", pack):
         if (folder / "libtegula_bench.so").exists():
             return (folder / "libtegula_bench.so").resolve()
-    sys.exit(f"compare: {pack} holds no libtegula_bench.so, nor lib/libtegula_bench.so")
+    sys.exit(f"compare: {pack} contains neither libtegula_bench.so nor lib/libtegula_bench.so")
 
 
 def side_of(name, pack, settings, options, host=False):
@@ -309,20 +309,20 @@ def compare(sides, options, rows, out):
 def arguments():
     args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     args.add_argument("packs", nargs="*", metavar="PACK", help="OLD NEW")
-    args.add_argument("--suites", default="", help="comma-separated; all without")
-    args.add_argument("--filter", default="", help="a regular expression that 'SUITE CASE' has a match of")
-    args.add_argument("--cases", type=int, default=0, help="at most so many of each suite, drawn by the seed; all without")
+    args.add_argument("--suites", default="", help="comma-separated; default: all")
+    args.add_argument("--filter", default="", help="regular expression that 'SUITE CASE' must match")
+    args.add_argument("--cases", type=int, default=0, help="maximum number of cases per suite, drawn by --seed; default: all")
     args.add_argument("--rounds", type=int, default=15)
-    args.add_argument("--samples", type=int, default=8, help="times of a side in a round")
-    args.add_argument("--out", help="rows are appended to this file, a JSON line each")
+    args.add_argument("--samples", type=int, default=8, help="samples per side and round")
+    args.add_argument("--out", help="file to which rows are appended, one JSON line each")
     args.add_argument("--old-env", action="append", default=[], metavar="NAME=VALUE")
     args.add_argument("--new-env", action="append", default=[], metavar="NAME=VALUE")
-    args.add_argument("--old-name", default="", help="what rows call OLD: a commit")
+    args.add_argument("--old-name", default="", help="name of OLD in the rows, such as a commit")
     args.add_argument("--new-name", default="")
-    args.add_argument("--seed", type=int, default=1, help="of the order of sides and of --cases")
-    args.add_argument("--timeout", type=float, default=180, help="seconds that one answer may take")
+    args.add_argument("--seed", type=int, default=1, help="seed of the random order of the sides and of --cases")
+    args.add_argument("--timeout", type=float, default=180, help="limit of one answer, in seconds")
     args.add_argument("--worker", default=str(WORKER), help=argparse.SUPPRESS)
-    args.add_argument("--summary", nargs="+", metavar="FILE", help="the means of rows in these files, and nothing else")
+    args.add_argument("--summary", nargs="+", metavar="FILE", help="only print the means of the rows in these files")
     options = args.parse_args()
     if bool(options.summary) == bool(options.packs) or len(options.packs) not in (0, 2):
         args.error("either OLD and NEW, or --summary FILE ..")

@@ -1,15 +1,15 @@
-"""The worker of bench/compare.py: one process that holds one build of the benchmark library and obeys lines on stdin.
+"""The worker of bench/compare.py: a process that loads one build of the benchmark library and executes requests from stdin.
 
-A line is a JSON object with "do"; each is answered by one JSON object on one line:
+A request is a line with a JSON object, whose "do" is one of the following; the answer is one line with a JSON object:
 
     list                        -> {"cases": [[group, suite, case], ..], "facts": {..}}
-    make    suite, case         -> {"bits": [..]}, or {"absent": true} where the case calls nothing of the library
+    make    suite, case         -> {"bits": [..]}, or {"absent": true} if the case does not call the library
     warm    seconds             -> {"ms": mean of a call}
     time    samples             -> {"ms": [..]}
     clock                       -> {"mhz": .., "watts": ..} while the case runs
-    figures suite               -> {"lines": [{..}]}: `tegula bench`, each figure of one sample; the only line that a worker with --host knows
+    figures suite               -> {"lines": [{..}]}: `tegula bench`, each figure of one sample; the only request that a worker with --host supports
 
-A failure is answered by {"error": text}, with "fatal": true where the process can go on no more; the caller then starts another one.
+The answer to a failed request is {"error": text}, with "fatal": true if the process cannot continue; the caller then starts a new one.
 """
 import argparse
 import ctypes
@@ -33,7 +33,7 @@ def serve(bench, source, sink):
 
 
 class Found(BaseException):
-    """Carries the library's call out of a case, past the peers and references that peers.py would make next."""
+    """Returns the library's call from a case before peers.py creates the case's peers and references."""
 
     def __init__(self, run, tensors):
         super().__init__()
@@ -41,7 +41,7 @@ class Found(BaseException):
 
 
 class Bench:
-    """The suites of peers.py, of which only the library's own calls are made: the first that a case asks for."""
+    """The suites of peers.py, without peers: of each case, only its first call of the library is created."""
 
     def __init__(self, library):
         import peers
@@ -80,7 +80,7 @@ class Bench:
         return {"cases": [[group, *key] for key, (group, _) in self.cases.items()], "facts": facts}
 
     def make(self, suite, case):
-        """Both workers draw the same inputs, so that equal results have equal bits: the answer contains the sum of each tensor's words."""
+        """Creates a case. Both workers draw the same inputs, so equal results have equal bits: the answer contains the sum of each tensor's words."""
         self.run = None  # free its tensors before others are created
         self.torch.cuda.empty_cache()
         self.torch.manual_seed(0)
@@ -100,7 +100,7 @@ class Bench:
         return tensor.view(words).sum(dtype=self.torch.int64).item()
 
     def warm(self, seconds):
-        """A batch is a tenth of that time, by the time of the first call."""
+        """Runs the case for that time and returns the mean time of a call. A batch of calls takes about a tenth of the time."""
         begin, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
         first = self.peers.time_once(self.run)
         calls = max(1, int(100 * seconds / max(first, 1e-3)))
@@ -116,7 +116,7 @@ class Bench:
         return {"ms": taken / done}
 
     def time(self, samples):
-        """Two calls first, for the other process has had the device."""
+        """Returns the times of `samples` calls, after two calls of warm-up, because the other process has used the device since."""
         for _ in range(2):
             self.run()
         return {"ms": [self.peers.time_once(self.run, self.lead_us) for _ in range(samples)]}

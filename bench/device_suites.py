@@ -61,7 +61,7 @@ def histogram(t, n, bins, skewed):
 def sort(t, n, dtype, has_places):
     keys = torch.randint(-(1 << 31), 1 << 31, (n,), device=DEVICE, dtype=I32) if dtype == I32 else normal(n, dtype=dtype)
     y, places = torch.empty_like(keys), torch.empty(n, device=DEVICE, dtype=I32)
-    # torch.sort finds the places too, as 64-bit integers, whether they are wanted or not.
+    # torch.sort always returns the indices, too, as 64-bit integers.
     peers = {"torch.sort": lambda: torch.sort(keys, stable=True)}
     tensors = [keys, y, places] if has_places else [keys, y]
     want = functools.cache(lambda: torch.sort(keys, stable=True))

@@ -3,8 +3,8 @@
 
     python3 bench/document_covers.py [POSITIONS DOCUMENTS]
 
-No GPU: counts, on average over 40 random cuts. Tiles begin at multiples of their rows, or at each document's first position ("own tiles"); steps at multiples of their keys, or
-at the first key that the tile sees, rounded down to 8 ("own steps").
+Needs no GPU. Prints means over 40 random cuts. Tiles begin at multiples of their rows, or at each document's first position ("own tiles"); kv blocks begin at multiples of their keys, or
+at the first key that is visible to the tile, rounded down to 8 ("own steps").
 """
 import random
 import statistics

@@ -1,4 +1,4 @@
-"""Peers of attention that PyTorch does not contain, for bench/peers.py: each is measured if Python can import it.
+"""Attention peers that are not part of PyTorch, for bench/peers.py: each is measured if Python can import it.
 
     flash3      FlashAttention-3, forward of bf16: the wheel fa3-fwd, or the package flash_attn_interface built from its sources
     flash4      FlashAttention-4, which also runs on sm_90: flash-attn-4 and what it requires
@@ -27,7 +27,7 @@ def found(*names):
 FLASH3 = found("fa3_fwd_interface", "flash_attn_interface")
 FLASH4 = found("flash_attn.cute")
 MODULES = {name: module for name, module in (("flash3", FLASH3), ("flash4", FLASH4)) if module}
-BLOCK = (128, 128)  # the only one of the FLASH back end
+BLOCK = (128, 128)  # the only block size that the FLASH back end supports
 
 
 def first(result):

@@ -45,7 +45,7 @@ struct FirstTiles {
   }
 };
 
-/// Tiles that compete if segments have many rows, numbered from 1.
+/// Candidate tiles for segments of many rows, numbered from 1.
 constexpr std::array kGroupedTiles{
     ExpertTileConfig{.bm = 128, .bn = 256}, ExpertTileConfig{.bm = 128, .bn = 128},
     ExpertTileConfig{.bm = 256, .bn = 128}, ExpertTileConfig{.bm = 64, .bn = 256},

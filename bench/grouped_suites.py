@@ -1,7 +1,7 @@
-"""Grouped bf16 GEMMs over 64 ragged segments for bench/peers.py, with torch._grouped_mm as peer; for even segments also the dense GEMM of as many
-rows by one matrix, and the same rows in other tiles (bench/grouped_cases.cpp).
+"""Grouped bf16 GEMMs over 64 ragged segments for bench/peers.py, with torch._grouped_mm as peer; for even segments also the dense GEMM of the same
+number of rows with one matrix, and the same rows in other tiles (bench/grouped_cases.cpp).
 
-Weights are [segment, n, k], as torch.nn.Linear has them. Errors are of a few rows against f32.
+Weights are [segment, n, k], as torch.nn.Linear stores them. Errors compare a few rows with f32 results.
 """
 import functools
 

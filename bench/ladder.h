@@ -1,6 +1,6 @@
 #pragma once
-// The optimization ladder of the Hopper product: one kernel of eight lines with plans that enable
-// one feature after another (bench/ladder.def).
+// The optimization ladder of the Hopper GEMM: one kernel of eight lines with plans that enable one
+// feature after another (bench/ladder.def).
 #include <span>
 #include <string>
 
@@ -11,7 +11,7 @@ namespace tegula::bench {
 struct Rung {
   const char* name;
   int rows, columns;   ///< extents of a tile
-  int group;           ///< rows of tiles that are finished together; 0: all
+  int group;           ///< group_m: rows of tiles that are rasterized together; 0: all
   const char* fields;  ///< fields of the plan
 };
 std::span<const Rung> rungs();

@@ -41,7 +41,7 @@ def run(options):
 
 
 def rows():
-    """Returns the newest measurements, which may have other rungs."""
+    """Returns the newest measurements, whose rungs may differ from those of bench/ladder.def."""
     newest = max((ROOT / "bench/results").glob("*ladder*.jsonl"))
     found = {}
     for line in newest.read_text().splitlines():
@@ -138,7 +138,7 @@ def main():
     found = rows()
     for path, text in ((PAGE, page(found)), (PLOT, plot(found))):
         if options.check and path.read_text() != text:
-            sys.exit(f"{path.name} is not what bench/results says; run bench/ladder.py page")
+            sys.exit(f"{path.name} differs from bench/results; run bench/ladder.py page")
         if not options.check:
             path.write_text(text)
 

@@ -45,12 +45,12 @@ class Lt:
         self.call(what + "SetAttribute", desc, attribute, ctypes.byref(value), ctypes.sizeof(value))
 
     def layout(self, dtype, rows, columns):
-        """Column-major, contiguous."""
+        """Creates the layout of a column-major, contiguous matrix."""
         return self.make("MatrixLayoutCreate", TYPES[dtype], ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(rows))
 
 
 class LtProduct:
-    """C^T = B^T A^T, as cuBLAS's matrices are column-major."""
+    """Computes C^T = B^T A^T, because cuBLAS's matrices are column-major."""
 
     lt = None
 
@@ -101,7 +101,7 @@ def median_ms(run, rounds=7):
 
 
 def best_of_cublaslt(a, b, c, **options):
-    """The fastest of the first heuristics: `tf32`; `scales` of A and of B (one element each, f32) and `fast` sums for 8-bit floats."""
+    """Returns the fastest of the first heuristics. `scales` of A and B (one f32 element each) and `fast` accumulation are for 8-bit floats."""
     product = LtProduct(a, b, c, **options)
     runs = []
     for heuristic in product.heuristics():
@@ -142,7 +142,7 @@ def triton_product(a, b, c):
     """Multiplies operands loaded by TMA, with the fastest of seven configurations; A, B and C are row-major with rows of multiples of 16 bytes."""
     (m, k), n = a.shape, b.shape[1]
     if not (a.is_contiguous() and b.is_contiguous() and c.is_contiguous()) or any(x * a.element_size() % 16 for x in (n, k)):
-        raise NotImplementedError("rows that TMA does not take")
+        raise NotImplementedError("TMA does not support these rows")
     triton.set_allocator(lambda size, alignment, stream: torch.empty(size, device=a.device, dtype=torch.int8))
     tuned = TUNED.setdefault(a.dtype, triton.autotune(list(configurations()), key=["m", "n", "k"])(product))
     return lambda: tuned[lambda at: (triton.cdiv(m, at["BM"]) * triton.cdiv(n, at["BN"]),)](a, b, c, m, n, k, GROUP=8)

@@ -37,7 +37,7 @@ def max_stages(bm, bn):
 
 
 def rings(bm, bn, ctas, every):
-    """Returns stage counts: the most that fit in shared memory, and 4 if CTAs may share an SM; or all."""
+    """Returns stage counts: the largest that fits in shared memory, and 4 if CTAs may share an SM; or all of them."""
     deepest = max_stages(bm, bn)
     if every:
         return range(deepest, 2, -1)
@@ -45,7 +45,7 @@ def rings(bm, bn, ctas, every):
 
 
 def variants(splits, stages, bm, bn, rows):
-    """Yields (summand of the number, text): a cluster reduces the parts, or vertically adjacent tiles, which fill an SM, share columns of B."""
+    """Yields (summand of the number, text) of uses of a cluster: it reduces the slices of k, or vertically adjacent tiles, each of which fills an SM, share columns of B."""
     yield 0, ""
     if splits in (2, 4, 8):
         yield 1e12, " cluster"
@@ -77,7 +77,7 @@ def configurations(m, n, k):
 
 
 def streamed(bm, bn, swapped, steps):
-    """Stream-K: k-iterations divided evenly over one program per SM, or two if they fit."""
+    """Yields stream-K configurations: k-iterations divided evenly over one program per SM, or two if they fit."""
     deepest = max_stages(bm, bn)
     for on_sm, stages in ((1, deepest), (2, deepest // 2)):
         if stages >= 3 and steps >= 2 * on_sm * SMS:
@@ -86,7 +86,7 @@ def streamed(bm, bn, swapped, steps):
 
 
 def alternating(m, n):
-    """Configurations for several tiles per CTA."""
+    """Yields configurations with several tiles per CTA."""
     for bm, bn in ((128, 128), (64, 256)):
         if ceil_div(m, bm) * ceil_div(n, bn) > SMS:
             for flags, text in ((2, ""), (6, " multicast")):
@@ -140,9 +140,9 @@ def main():
     args.add_argument("--lib", default=".gpu/lib/libtegula_bench.so")
     args.add_argument("--out", required=True)
     args.add_argument("--seconds", type=float, default=1e9)
-    args.add_argument("--most", type=float, default=1e99, help="leave out shapes of more multiplications")
-    args.add_argument("--shapes", default="", help="only these: MxNxK,..")
-    args.add_argument("--only", default="", help="configurations whose text holds this")
+    args.add_argument("--most", type=float, default=1e99, help="skip shapes with more multiplications")
+    args.add_argument("--shapes", default="", help="measure only these: MxNxK,..")
+    args.add_argument("--only", default="", help="measure only configurations whose text contains this")
     options = args.parse_args()
     tegula = peers.Tegula(options.lib)
     few = [(m, n, k) for n, k in matmul_suites.MODELS for m in (1, 16, 64)]

@@ -59,7 +59,7 @@ def random_of(shape, dtype):
 
 
 def lazily(make, a, b, want, dtype, **options):
-    """A peer that is created, tuned and checked at its first call: not every peer supports every case."""
+    """Returns a peer that is created, tuned and checked at its first call, because not every peer supports every case."""
     made, c = [], torch.empty(want.shape, device=DEVICE, dtype=dtype)
 
     def run():
@@ -78,20 +78,20 @@ def best_of_cublaslt(a, b, want, dtype, **options):
     return {"cublaslt_best8": lazily(matmul_peers.best_of_cublaslt, a, b, want, dtype, **options)}
 
 
-def plain(t, case, m, n, k, dtype, beside_triton=False, number=0.0):
+def plain(t, case, m, n, k, dtype, with_triton=False, number=0.0):
     a, b = random_of((m, k), dtype), random_of((k, n), dtype)
     c, out = torch.full((m, n), float("nan"), device=DEVICE, dtype=dtype), torch.empty(m, n, device=DEVICE, dtype=dtype)
     run = t.caller(case, [a, b, c], number)
     run()
     want = a.float() @ b.float()
     peers = {"cublas": lambda: torch.matmul(a, b, out=out), **best_of_cublaslt(a, b, want, dtype)}
-    if beside_triton:
+    if with_triton:
         peers["triton"] = lazily(matmul_peers.triton_product, a, b, want, dtype)
     return run, peers, error_of(c, want), {"flops": 2 * m * n * k}
 
 
 def laid_out(t, batch, m, n, k, layout):
-    """A and B are row-major (N) or column-major (T); batched if there are several."""
+    """Measures A and B that are row-major (N) or column-major (T), and batched if `batch` is above 1."""
     def operand(rows, columns, kind):
         stored = random_of((batch, rows, columns) if kind == "N" else (batch, columns, rows), torch.bfloat16)
         matrices = stored if kind == "N" else stored.transpose(1, 2)
@@ -107,7 +107,7 @@ def laid_out(t, batch, m, n, k, layout):
 
 
 def tf32(t, m, n, k):
-    """Both operands are K-major, as the tensor cores require for 32 bits."""
+    """Measures tf32. Both operands are K-major, as the tensor cores require for 32-bit elements."""
     a, w = random_of((m, k), torch.float32), random_of((n, k), torch.float32)
     c, out = torch.empty(m, n, device=DEVICE), torch.empty(m, n, device=DEVICE)
     run = t.caller("matmul_tf32", [a, w.t(), c])
@@ -159,7 +159,7 @@ def fp8(t, case, m, n, k):
 
 
 def bias_gelu_residual(t, case, m, n, k):
-    """The peer of the reported ratio is the library's product without an epilogue."""
+    """Measures an epilogue; the peer of the reported ratio is the library's GEMM without an epilogue."""
     gelu = functools.partial(torch.nn.functional.gelu, approximate="tanh" if "tanh" in case else "none")
     a, b = random_of((m, k), torch.bfloat16), random_of((k, n), torch.bfloat16)
     bias, residual = random_of((n,), torch.bfloat16), random_of((m, n), torch.bfloat16)
@@ -205,7 +205,7 @@ def text(m, n, k):
 
 def matmul(t):
     for shape in LISTED:
-        yield "matmul", f"{text(*shape)} bf16 NN", functools.partial(plain, t, "matmul", *shape, torch.bfloat16, beside_triton=True)
+        yield "matmul", f"{text(*shape)} bf16 NN", functools.partial(plain, t, "matmul", *shape, torch.bfloat16, with_triton=True)
     for shape in LARGE[:2]:
         yield "g0_gemm", f"{text(*shape)} bf16 NT wgmma, hand-written SIMT", functools.partial(g0, t, *shape)
     for shape in drawn():
@@ -265,7 +265,7 @@ def matmul_epilogue(t):
 
 
 def rungs(t):
-    """Excluded here: bench/ladder.py measures plans of one kernel, not the library's choices."""
+    """Yields the rungs of bench/ladder.py. They are not among SUITES, because they measure plans of one kernel, not the library's choices."""
     for number in range(len(ladder.rungs())):
         for shape in LARGE[:3]:
             yield "ladder", f"{number}: {text(*shape)} bf16 NN", functools.partial(plain, t, "ladder", *shape, torch.bfloat16, number=number)

@@ -18,7 +18,8 @@ namespace {
 
 constexpr int kNumber = 16;  ///< more than the experts per token
 
-/// Softmax, top k, renormalised, with swiglu; one layer per number of experts and k.
+/// Returns a layer with a renormalised softmax over the top k, and swiglu; one per number of
+/// experts and k.
 const Moe& layer_of(std::int64_t experts, double k) {
   static std::map<std::pair<std::int64_t, double>, Moe> layers;
   const auto make = [&] {
@@ -34,12 +35,12 @@ MoeRouting routing_of(Tensors t, std::size_t first) {
   return {t[first], t[first + 1], t[first + 2], t[first + 3], t[first + 4], t[first + 5]};
 }
 
-/// logits, the tensors of MoeRouting; k.
+/// logits, the tensors of MoeRouting; number: k.
 void run_router(const Stream& s, Tensors t, double k) {
   layer_of(t[0].size(1), k).route(s, t[0], {}, routing_of(t, 1));
 }
-/// The same with DeepSeek-V3's routing; the bias is the last tensor. There is one layer per bias,
-/// because a router keeps the bias with which it was made.
+/// logits, the tensors of MoeRouting, bias: DeepSeek-V3's routing. There is one layer per bias,
+/// because a router keeps the bias with which it was created.
 void run_deepseek_router(const Stream& s, Tensors t, double) {
   static std::map<std::pair<const void*, std::int64_t>, Moe> layers;
   const std::pair<const void*, std::int64_t> bias{t[7].data(), t[7].size(0)};
@@ -152,7 +153,7 @@ void run_backward(const Stream& s, Tensors t, double k) {
                 {.X = t[12], .logits = t[13], .up = t[14], .down = t[15]});
 }
 
-/// Competing tiles of the two products, by number (bench/moe_suites.py).
+/// Candidate tiles of the two GEMMs, by number (bench/moe_suites.py).
 struct TilePair {
   ExpertTileConfig up, down;
 };
@@ -161,7 +162,7 @@ constexpr ExpertTileConfig with_swap_ab(int rows, int columns = 128) {
   return {.bm = rows, .bn = columns, .swap_ab = true};
 }
 constexpr TilePair kExpertTiles[] = {
-    {kUp, kDown},  // the choice of a layer for many rows
+    {kUp, kDown},  // what a layer with many rows uses
     // Some leave room for two CTAs on an SM: one stores while the other multiplies.
     {{.bm = 64, .bn = 128}, kDown},
     {{.bm = 256, .bn = 64}, kDown},

@@ -1,7 +1,7 @@
 """MoE layers for bench/peers.py: models, lengths and distributions, with pipelines of torch._grouped_mm as peers.
 
-Both sides get the same logits: the router's GEMM is not timed. Ours routes, permutes, multiplies twice and combines; so does a
-peer, eagerly or compiled. A row states the bytes and FLOPs of the lower bound, which counts the weights of experts with rows only.
+Both sides get the same logits: the router's GEMM is not timed. The library routes, permutes, multiplies twice and combines; so
+does each peer, eagerly or compiled. A row states the bytes and FLOPs of the lower bound, which counts the weights of experts with rows only.
 """
 import functools
 
@@ -156,7 +156,7 @@ def fp8_layer(t, model, tokens, scaling, promotes=False, distribution="uniform")
             a, scale = quantised(F.silu(gate) * value if given else (F.silu(gate) * value).to(x.dtype), given[1][0] if given else None)
             want[n] += w[n, j] * (down[e].float() @ (a.float() * scale)) * down_scales[e]
     touched = int(torch.unique(route(z, k)[1]).numel())
-    stored = 2 if scaling == "row" else 0  # activations in 16 bits, between
+    stored = 2 if scaling == "row" else 0  # bytes of the 16-bit activations between the two GEMMs
     work = {"flops": 6 * tokens * k * h * i,
             "facts": {"touched": touched, "floor_bytes": 3 * touched * h * i + 4 * tokens * h + 5 * tokens * k * h + 2 * (1 + stored) * tokens * k * i}}
     peers = {"bf16": t.caller("moe", [x, z, *weights_of(h, i, experts), plain], k)}
@@ -166,7 +166,7 @@ def fp8_layer(t, model, tokens, scaling, promotes=False, distribution="uniform")
 
 
 def tiled_layer(t, model, tokens, number):
-    """A layer in the tiles of that number (bench/moe_cases.cpp), compared with its own choice."""
+    """Compares a layer with the tiles of that number (bench/moe_cases.cpp) with the tiles that the library chooses."""
     run, _, error, work = layer(t, "moe_tiles", model, tokens)
     h, i, experts, k = MODELS[model]
     up, down = weights_of(h, i, experts)
@@ -218,7 +218,7 @@ def deepseek_router(t, tokens):
 
 
 def routing_form(t, tokens, block, tiles, is_one_launch):
-    """Routing of 256 experts in another form, compared with the form that the layer uses."""
+    """Compares routing of 256 experts in another form with the form that the layer uses."""
     experts, k = 256, 8
     z, out = logits_of(tokens, experts), routing_tensors(tokens, experts, k)
     counts = torch.empty((tokens + block - 1) // block, experts, device=DEVICE, dtype=torch.uint16)

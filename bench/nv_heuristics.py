@@ -5,9 +5,9 @@
     python3 bench/nv_heuristics.py [--audit FILE.jsonl] [--gpu H200_SXM] [--count 12] [--out FILE.jsonl]
 
 Needs no GPU: the package describes one, and the audit (`tegula audit -o`) has our first choices, with estimates, and measured times. Prints one line per
-GEMM: the first choice of each, whether their tile is among our first ones and ours among theirs, how close the fastest configuration
-of their tile came to the audit's best, and the rank correlation of either's estimates with the measured times, as ratios to the default's of the
-same round. Tiles are those of C, whichever operand is in registers; a tile that the audit did not measure has the time "-".
+GEMM: the first choice of each model, whether their tile is among our first ones and ours among theirs, the ratio of the fastest configuration
+with their tile to the audit's best, and the rank correlation of each model's estimates with the measured times, as ratios to the default's time in
+the same round. Tiles are those of C, whichever operand is in registers; a tile that the audit did not measure has the time "-".
 """
 import argparse
 import ctypes
@@ -25,7 +25,7 @@ def fields(text):
 
 
 def audits(path):
-    """The largest audit of each product: problem, configurations in the model's order, the model's first ones."""
+    """Returns the largest audit of each GEMM: problem, configurations in the model's order, the model's first ones."""
     largest = {}
     for line in open(path):
         row = json.loads(line)

@@ -64,7 +64,7 @@ class Tegula:
         return capsules, (ctypes.c_void_p * len(tensors))(*[self.pointer(c, b"dltensor") for c in capsules])
 
     def pairs(self, case, tensors, number=0.0):
-        """Pairs of one head that a case of attention keeps, computes and would in the best cover, and its tiles."""
+        """Returns the pairs of one head that an attention case keeps, that it computes, and those of the best cover, and its tiles."""
         torch.cuda.synchronize()  # tables are read on a stream of the library
         capsules, pointers = self.borrow(tensors)
         found = Pairs()
@@ -106,14 +106,14 @@ class Power:
 
 
 def flush_l2(buffer=[]):
-    """Flushes by reading: a fill leaves dirty lines, and the next timed kernel would pay for their write-back."""
+    """Flushes L2 by reading: a fill would leave dirty lines, whose write-back would be timed with the next kernel."""
     if not buffer:
         buffer.append(torch.zeros(64 << 20, dtype=torch.int32, device=DEVICE))
     buffer[0].amax()
 
 
 CYCLES_PER_US = 1980
-FLUSH_US = 50  # the host runs ahead by that anyway
+FLUSH_US = 50  # time of flush_l2, during which the host already launches
 LEAD_US = 300  # after launches of other kernels the host is occasionally slower: 14.5 us of cuBLAS were timed as 31.6
 
 
@@ -133,7 +133,7 @@ def host_us(run):
 
 
 def time_once(run, lead_us=0):
-    """The device first waits for as long as the host may need to launch."""
+    """Returns the device time of a call in ms. The device first waits `lead_us`, so that the host has launched everything before."""
     flush_l2()
     if lead_us > 0:
         torch.cuda._sleep(int(lead_us * CYCLES_PER_US))
@@ -146,8 +146,8 @@ def time_once(run, lead_us=0):
 
 
 def compare(ours, peers, rounds):
-    """Medians in ms of ours and of each peer after at least a second of warm-up, in another order in each round: a GPU at its power cap
-    runs what follows a hot kernel more slowly."""
+    """Returns the median times in ms of ours and of each peer, after at least a second of warm-up. Each round has another order, because
+    a GPU at its power cap slows down the kernel that follows one with a high power draw."""
     sides = [ours] + list(peers.values())
     begin = time.time()
     while time.time() - begin < 1.0:
@@ -235,7 +235,7 @@ def attentions(t):
 
 
 def attention_shapes(t):
-    """Further head dims, GQA groups and half-precision types."""
+    """Yields attention with further head dims, GQA groups and half-precision types."""
     forms = ((16, 16, 96, torch.bfloat16), (16, 16, 192, torch.bfloat16), (32, 8, 128, torch.bfloat16), (32, 1, 128, torch.bfloat16), (16, 16, 128, torch.float16))
     for (h, kv_heads, d, dtype), causal in itertools.product(forms, (False, True)):
         what = f"{'causal' if causal else 'full'} b4 h{h} kv{kv_heads} s4096 d{d} {'f16' if dtype == torch.float16 else 'bf16'}"
@@ -246,7 +246,7 @@ SUITES = [vector_add, *row_suites.SUITES, *device_suites.SUITES, attentions, att
 
 
 def that_work(peers):
-    """Not every peer supports every case."""
+    """Returns the peers that support the case; prints the errors of the others."""
     found = {}
     for name, run in peers.items():
         try:
@@ -288,7 +288,7 @@ def main():
     args.add_argument("--out")
     args.add_argument("--rounds", type=int, default=30)
     args.add_argument("--commit", default="")
-    args.add_argument("--part", default="0/1", help="I/N: each N-th case from the I-th on, for a machine of N cards")
+    args.add_argument("--part", default="0/1", help="I/N: each N-th case from the I-th on, for a machine with N GPUs")
     args.add_argument("--ladder", action="store_true", help="the rungs of bench/ladder.def only")
     options = args.parse_args()
     tegula = Tegula(options.lib)

@@ -15,13 +15,13 @@ import sys
 import tempfile
 
 GROUPS, ENTRIES, SPANS = 4, 4096, 4096
-BEFORE, BEHIND = 1, 2
+BEFORE, AFTER = 1, 2
 POINTS = (
-    (re.compile(r"wgmma\.commit_group"), BEHIND, "issued"),
-    (re.compile(r"wgmma\.wait_group\S* 1"), BEFORE | BEHIND, "scores"),
-    (re.compile(r"wgmma\.wait_group\S* 0"), BEFORE | BEHIND, "sums"),
-    (re.compile(r"bar\.sync\s+%r"), BEFORE | BEHIND, "turn"),
-    (re.compile(r"st\.global"), BEHIND, "store"),
+    (re.compile(r"wgmma\.commit_group"), AFTER, "issued"),
+    (re.compile(r"wgmma\.wait_group\S* 1"), BEFORE | AFTER, "scores"),
+    (re.compile(r"wgmma\.wait_group\S* 0"), BEFORE | AFTER, "sums"),
+    (re.compile(r"bar\.sync\s+%r"), BEFORE | AFTER, "turn"),
+    (re.compile(r"st\.global"), AFTER, "store"),
 )
 
 
@@ -63,7 +63,7 @@ def probed(ptx, base):
             what[2 * i] = found[1] + " <"
             out.append(probe(2 * i))
         out.append(line)
-        if found and found[0] & BEHIND:
+        if found and found[0] & AFTER:
             what[2 * i + 1] = found[1] + " >" if found[0] & BEFORE else found[1]
             out.append(probe(2 * i + 1))
         if not begun and i > entry and line.strip() == "{":

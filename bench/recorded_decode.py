@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times one query per head, called and replayed from a CUDA graph recorded as torch.cuda.graph does: before anything has run on its stream, in the mode "global".
+"""Times one query per head, called and replayed from a CUDA graph. The graph is captured as torch.cuda.graph does: in the mode "global", before anything has run on its stream.
 
     python3 bench/recorded_decode.py [--lib PATH]
 

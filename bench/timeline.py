@@ -23,12 +23,12 @@ def points(buffer, names, group):
 
 def main():
     args = argparse.ArgumentParser(description=__doc__)
-    args.add_argument("case", help="of bench/attention_cases.cpp, without attention_")
+    args.add_argument("case", help="name in bench/attention_cases.cpp, without attention_")
     for extent in ("batch", "heads", "length", "head_dim"):
         args.add_argument(extent, type=int)
-    args.add_argument("--number", type=float, default=0.0, help="what the case is told, as a window's length")
+    args.add_argument("--number", type=float, default=0.0, help="the case's number, such as the length of a window")
     args.add_argument("--lib", default=".gpu/lib/libtegula_bench.so")
-    args.add_argument("--show", type=int, default=90, help="points of a warpgroup")
+    args.add_argument("--show", type=int, default=90, help="points to print per warpgroup")
     options = args.parse_args()
 
     buffer = torch.zeros(probing_ptxas.GROUPS, probing_ptxas.ENTRIES, 2, dtype=torch.int32, device="cuda")

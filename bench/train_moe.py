@@ -13,9 +13,9 @@ and DeepSeekMoE layers by Tegula, through torch.library, and the same one by PyT
 
 8 layers of width 512 and texts of 256 words, or, with --long, 2 layers of width 1024 and texts of 4096 words, where attention takes more
 of the time; 64 experts of width 128, 6 a token, and 2 shared ones. Text is drawn from a fixed Markov chain over 512 words. All parts
-start from the same weights and see the same text; `noise` is eager's again with weights that differ by 0.1 %. Each part runs in a
-separate process, which has its own memory, and ends S seconds after it began, after any number of steps; it prints a line as it goes,
-and a JSON row at its end, which FILE gets, too. Parts of Tegula first compare one layer with PyTorch's, values and gradients. Without
+start from the same weights and use the same text; `noise` repeats eager with weights that differ by 0.1 %. Each part runs in a
+separate process, which has its own memory and ends S seconds after it began, after any number of steps. It prints its progress and,
+at the end, a JSON row, which is also appended to FILE. Parts of Tegula first compare the values and gradients of one layer with PyTorch's. Without
 --only all parts run. `--only summary` compares the rows of FILE, as a run of all parts does at its end: the exit code is 0 if the losses
 of all of Tegula's parts are within noise of eager's, 1 if not, 2 if a part failed, 77 without PyTorch or a GPU.
 
@@ -75,7 +75,7 @@ def grouped_rows(rows, weights, ends):
 
 
 def looped_rows(rows, weights, ends):
-    """The same for versions of PyTorch without a differentiable grouped product."""
+    """Multiplies as grouped_mm does, for versions of PyTorch without a differentiable grouped GEMM."""
     parts, first = [], 0
     for e, last in enumerate(ends.tolist()):
         parts.append(rows[first:last] @ weights[e].T)
@@ -116,7 +116,7 @@ def sdpa(q, k, v):
 
 
 def flex(length, device):
-    """FlexAttention, to be called in a compiled block."""
+    """Runs FlexAttention; must be called in a compiled block."""
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
     mask = create_block_mask(lambda b, h, q, kv: q >= kv, None, None, length, length, device=device)
     return lambda q, k, v: flex_attention(q, k, v, block_mask=mask)
@@ -167,7 +167,7 @@ class Transformer(torch.nn.Module):
 
 
 def text_of(sizes, steps, device):
-    """Batches (words, those that follow) of a chain in which each word is followed by one of 4, whose odds are 8 : 4 : 2 : 1."""
+    """Returns batches (words, next words) of a chain in which each word is followed by one of 4, whose odds are 8 : 4 : 2 : 1."""
     random = torch.Generator(device).manual_seed(7)
     follows = torch.randint(sizes.words, (sizes.words, 4), generator=random, device=device)
     odds = torch.tensor([8.0, 4.0, 2.0, 1.0], device=device)
@@ -210,7 +210,7 @@ def check_layer(part, ours, reference, inputs):
     want = results(reference, {name: t.detach().float() for name, t in inputs.items()})
     for name, a in got.items():
         error = ((a.float() - want[name]).norm() / want[name].norm()).item()
-        say(part, f"layer: {name} of {tuple(a.shape)} is off by {error:.1e} of its norm")
+        say(part, f"layer: {name} of {tuple(a.shape)} differs by {error:.1e} of its norm")
         if not error < 0.03:
             sys.exit(f"{name} of one layer is wrong: {error}")
 
@@ -291,7 +291,7 @@ def train(part, args, sizes):
         if step in (0, 1, warm_up) or step % 20 == 0:
             say(part, f"step {step} loss {loss.item():.4f}")
         if time.perf_counter() - BEGIN > args.seconds:
-            say(part, f"the limit of {args.seconds} s ends it after step {step}")
+            say(part, f"stopped after step {step} by the limit of {args.seconds} s")
             break
     wait()
     end, timed = time.perf_counter(), len(losses) - warm_up
@@ -374,8 +374,8 @@ def arguments():
     parser.add_argument("--only", action="append", choices=(*PARTS, "summary"))
     parser.add_argument("--lib", default=str(ROOT / ".gpu/lib/libtegula_bench.so"))
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--seconds", type=float, default=50, help="limit of each part, imports and compilation among them")
-    parser.add_argument("--rows", help="file that rows are appended to")
+    parser.add_argument("--seconds", type=float, default=50, help="limit of each part, including imports and compilation")
+    parser.add_argument("--rows", help="file to which rows are appended")
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--long", action="store_true")

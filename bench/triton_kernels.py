@@ -1,8 +1,8 @@
 """Triton's tutorials, written in Triton, for bench/triton_suites.py; each is compared with the same kernel of
 examples/triton.
 
-Functions with a leading underscore are kernels. The functions after them launch them, with the grid and the
-configurations that a user of Triton also writes: their lines count.
+Functions with a leading underscore are kernels. Each is followed by a function that launches it, with the grid and the
+configurations that a user of Triton also writes; docs/triton.md counts the lines of both.
 """
 import torch
 import triton

@@ -3,8 +3,8 @@
 
     python3 bench/tune_shapes.py [--lib PATH] [--filter RE] [--full] [--same-bits] [--seconds S] [--out FILE.jsonl]
 
-Each shape is timed with the library's choice, tuned by tune(), and timed again: the same tensors, random order, cold L2, peers.py's timer. TEGULA_CACHE_DIR
-is where winners are stored; a new folder shows the choices without winners. Prints one line per shape: microseconds of the peer, before and after, ratios to the peer, and the result of each decision. It ends after --seconds
+Each shape is timed with the library's choice, tuned by tune(), and timed again: the same tensors, random order, cold L2, peers.py's timer. Winners
+are stored in TEGULA_CACHE_DIR; with a new folder, the first times are those of choices without winners. Prints one line per shape: microseconds of the peer, before and after, ratios to the peer, and the result of each decision. It ends after --seconds
 (480) and lists the shapes that it did not reach.
 """
 import argparse
@@ -79,8 +79,8 @@ def main():
     args.add_argument("--out")
     args.add_argument("--rounds", type=int, default=12)
     args.add_argument("--seconds", type=float, default=480)
-    args.add_argument("--full", action="store_true", help="a minute a decision, not three seconds")
-    args.add_argument("--same-bits", action="store_true", help="winners must keep the default's bits, as calls of other processes ask")
+    args.add_argument("--full", action="store_true", help="one minute per decision instead of three seconds")
+    args.add_argument("--same-bits", action="store_true", help="accept only winners whose results equal the default's bit for bit, as calls in other processes require")
     args.add_argument("--commit", default="")
     options = args.parse_args()
     t = peers.Tegula(options.lib)

@@ -41,8 +41,8 @@ auto row_softmax() {
   });
 }
 
-/// A kernel in all ways. Number 0: `first` values; 1: tuned quickly, 2: tuned in full, at the first
-/// call of a shape; 3: untuned.
+/// Runs one kernel in four ways, by number. 0: `first` values; 1: tuned quickly, 2: tuned in full,
+/// at the first call of a shape; 3: untuned.
 template <class K>
 class InAllWays {
  public:

@@ -1,5 +1,6 @@
-// Loops with graphs of dots, written outside the library, run on GPU 0. Prints one line per case:
-// the time of a call, TFLOPS and, if available, the time of the same work by library calls.
+// Runs kernels that are not part of the library, whose loops contain graphs of dots, on GPU 0.
+// Prints one line per case: the time of a call, TFLOPS and, if available, the time of the same work
+// by library calls.
 //
 //   tegula_dot_graphs [NAME ..]      only the cases whose names contain one of these
 //
@@ -64,13 +65,13 @@ void check(const std::string& name, std::initializer_list<std::pair<Tensor, Tens
       fmt::print("{}: WRONG, relative error {:.3f}\n", name, e);
 }
 
-/// Returns the kernel, which must have been called, with its second dot one iteration late, by an
-/// author's Schedule.
+/// Returns the kernel with an author's Schedule that delays its second dot by one iteration. The
+/// kernel must have been called before.
 template <class Kernel>
 Kernel late(const Kernel& kernel) {
-  const std::string said = kernel.explain();
-  const std::size_t first = said.find("schedule sm_90a"), last = said.find("\n}", first);
-  const auto patched = ir::with_edits(ir::parse_schedule(said.substr(first, last + 2 - first)),
+  const std::string text = kernel.explain();
+  const std::size_t first = text.find("schedule sm_90a"), last = text.find("\n}", first);
+  const auto patched = ir::with_edits(ir::parse_schedule(text.substr(first, last + 2 - first)),
                                       "dot#1 consumer 1.1");
   return kernel.with_plan(ir::print(patched.schedule));
 }
@@ -183,7 +184,8 @@ void stationary(const std::function<bool(const std::string&)>& wanted) {
   print("stationary_product", ms, 2.0 * static_cast<double>(rows * depth * columns), peer);
 }
 
-/// Compares 512 rows per segment gathered from a quarter as many rows with contiguous rows.
+/// Compares a grouped GEMM whose rows are gathered from a quarter as many rows with one whose rows
+/// are contiguous. Each segment has 512 rows.
 void gathered(const std::function<bool(const std::string&)>& wanted) {
   const auto gathered = bench::grouped_product(128, 256, true),
              grouped = bench::grouped_product(128, 256, false);

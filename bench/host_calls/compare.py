@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs tegula_host_calls of two versions alternately and prints microseconds per call, old next to new.
 
-compare.py OLD NEW [--rounds N] [ARGUMENTS...]: OLD and NEW are the programs, ARGUMENTS go to both (--gpu). A row
+compare.py OLD NEW [--rounds N] [ARGUMENTS...]: OLD and NEW are the programs, ARGUMENTS are passed to both (--gpu). A row
 is the best of its rounds. `over plain` is the cost of a call beyond its launches, each counted as a plain kernel of
 four tensors in the same mode.
 """

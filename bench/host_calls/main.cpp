@@ -148,7 +148,7 @@ double cpu_us() {
   return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_nsec) * 1e-3;
 }
 
-/// Records graphs of a stream directly by the driver: libtegula begins none.
+/// Captures graphs on a stream with the driver API, because libtegula does not start captures.
 struct Recording {
   using Begin = cu::Result (*)(cu::Stream, int);
   using End = cu::Result (*)(cu::Stream, void**);
@@ -217,7 +217,7 @@ void run_on_mock(const Row& row, int threads) {
   std::vector<std::vector<Layer>> layers(samples.size());
   for (auto& mine : layers)
     for (int i = 0; i < kLayers; ++i) mine.push_back(row.layer());
-  layers[0][0](Stream::wrap(reinterpret_cast<void*>(0x5000), kGpu));  // compiled by one
+  layers[0][0](Stream::wrap(reinterpret_cast<void*>(0x5000), kGpu));  // compile on one thread
   std::vector<std::thread> running;
   for (std::size_t t = 0; t < samples.size(); ++t)
     running.emplace_back([&, t] {
