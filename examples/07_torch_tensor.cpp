@@ -1,8 +1,8 @@
 // Lesson 7: a kernel for other languages. TEGULA_EXPORT gives it a name and a C function; PyTorch,
 // or any other library with DLPack, passes its tensors without a copy. Built as a shared library,
-// this file is an operator of PyTorch (docs/c-interface.md):
+// this file provides an operator of PyTorch (docs/c-interface.md):
 //   tegula.load("libmine.so", namespace="mine"); y = torch.ops.mine.square(x)
-// Here main() plays the part of the other language and uses only tegula.h, a C header.
+// Here main() is the caller instead, and uses only tegula.h, a C header.
 #include <tegula/export.h>
 #include <tegula/tegula.h>
 

@@ -1,4 +1,4 @@
-// Lesson 12: training an attention. `backward` computes the gradients of Q, K and V from the
+// Lesson 12: training attention. `backward` computes the gradients of Q, K and V from the
 // specification of the forward call. Here Q and K learn to attend to the preceding position.
 #include <tegula/kernels/attention.h>
 #include <tegula/kernels/masks.h>

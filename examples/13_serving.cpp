@@ -1,6 +1,6 @@
-// Lesson 13: the steps of an inference engine. Requests come and go; the keys and values of each
-// are in pages of a cache that all share. One call stores a step's keys and values and one attends
-// to them, for prompts and for requests that decode a token at a time, whatever their lengths.
+// Lesson 13: the steps of an inference engine. Requests start and end at any step; their keys and
+// values are in pages of one shared cache. One call stores the keys and values of a step, another
+// attends to them, for prompts and for requests that decode one token per step, of any lengths.
 #include <tegula/kernels/attention.h>
 #include <tegula/kernels/kv_cache.h>
 #include <tegula/kernels/masks.h>
@@ -17,7 +17,7 @@ using namespace tegula;
 namespace {
 
 constexpr std::int64_t kHeads = 4, kKvHeads = 2, kDim = 16, kVocabulary = 50, kLongest = 40;
-constexpr std::int64_t kSlots = 3, kTokens = 32;  // requests and tokens of a step, at most
+constexpr std::int64_t kSlots = 3, kTokens = 32;  // limits of a step: requests and tokens
 constexpr std::int64_t kPageRows = 8, kPages = 12, kPagesOfRequest = kLongest / kPageRows;
 
 /// y(t) = table(ids(t)): in this model, queries, keys and values depend on the token alone.
@@ -26,20 +26,20 @@ const auto look_up = kernel("look_up", [](In<bf16, 2> table, In<i32, 1> ids, Out
 });
 
 struct Request {
-  std::vector<i32> tokens;  ///< the prompt, and what was generated so far
-  std::size_t wanted;       ///< tokens at the end
+  std::vector<i32> tokens;  ///< the prompt and the tokens generated so far
+  std::size_t wanted;       ///< number of tokens at which the request ends
   std::int64_t cached = 0;  ///< tokens whose keys and values are in the cache
   std::vector<i32> pages = {};
 };
 
-/// A projection of tokens, and its rows of a step.
+/// A projection (a table with one row per token) and its results for the tokens of a step.
 struct Projection {
   Tensor table, rows;
 
   Projection(std::int64_t heads, std::uint64_t seed, Device device)
       : table(Tensor::normal({kVocabulary, heads * kDim}, DType::bf16, 0, 1, seed, device)),
         rows(Tensor::empty({kTokens, heads, kDim}, DType::bf16, device)) {}
-  void of(const Stream& stream, const Tensor& ids) const {
+  void run(const Stream& stream, const Tensor& ids) const {
     look_up(stream, table, ids, rows.reshape({kTokens, rows.size(1) * kDim}));
   }
 };
@@ -117,7 +117,7 @@ class Engine {
   }
 
   void launch() const {
-    for (const Projection* p : {&q_, &k_, &v_}) p->of(stream_, ids_);
+    for (const Projection* p : {&q_, &k_, &v_}) p->run(stream_, ids_);
     kernels::append(stream_, k_.rows, v_.rows, cache_, batch_, {.rope = rope_, .Q = q_.rows});
     attend_.paged(stream_, q_.rows, cache_, O_, batch_);
   }

@@ -1,6 +1,6 @@
 #pragma once
-// Triton's tutorial 10, a product of 8-bit floats with a scale for each row and 128 elements along
-// k, which are multiplied in the kernel: A [m, k], B [n, k], scales [m or n, k / 128].
+// Triton's tutorial 10, a GEMM of 8-bit floats with a scale for each row and 128 elements along k.
+// The kernel multiplies by the scales. A [m, k], B [n, k], scales [m or n, k / 128].
 #include <tegula/tegula.h>
 
 namespace tegula::tutorials {
@@ -11,7 +11,7 @@ inline auto block_scaled_matmul() {
                    Out<f16, 2> C) {
                   for (auto [m, n] : grid(C, 128, 128, group_m(8))) {
                     Tile acc = zeros<f32>(128, 128);
-                    // The next scales are in flight while a part is multiplied.
+                    // The next iteration's scales are in flight during the dot.
                     Tile by_row = fill_absent(a_scales(m, 0), 0),
                          by_column = fill_absent(b_scales(n, 0), 0);
                     for (auto k : steps(A.cols(), 128)) {

@@ -1,5 +1,5 @@
 #pragma once
-// Triton's tutorial 04, dropout without memory for its mask.
+// Triton's tutorial 04, dropout that does not store its mask.
 #include <tegula/tegula.h>
 
 namespace tegula::tutorials {

@@ -1,12 +1,12 @@
 #pragma once
-// Triton's tutorial 08, grouped GEMM: products of many shapes in one launch, whose addresses and
-// shapes are in device memory. A fixed number of programs shares the tiles of all of them.
+// Triton's tutorial 08, grouped GEMM: GEMMs of many shapes in one launch. Addresses and shapes are
+// in device memory. A fixed number of programs shares the tiles of all GEMMs.
 #include <tegula/tegula.h>
 
 namespace tegula::tutorials {
 
-/// addresses [products, 3] of A, B and C, row-major f16 on multiples of 16 bytes; shapes
-/// [products, 3]: m, and n and k in eighths. Two programs share an SM.
+/// addresses [GEMMs, 3] of A, B and C, which are row-major f16 and aligned to 16 bytes; shapes
+/// [GEMMs, 3]: m, n / 8 and k / 8. The caller passes two programs per SM.
 inline auto grouped_gemm() {
   return kernel("grouped_gemm", [](In<i64, 2> addresses, In<i32, 2> shapes, int programs) {
     for (auto p : grid(GridSpace({programs}), 1)) {

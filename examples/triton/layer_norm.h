@@ -16,19 +16,21 @@ inline auto layer_norm() {
   });
 }
 
-/// The operands of a row in the backward pass, 0 after the last row: the next row is loaded while
-/// one is computed.
-struct Row {
+/// The operands of one row of the backward pass, 0 after the last row. They are loaded one
+/// iteration ahead.
+struct RowOperands {
   Tile dy, x, mean, rstd;
-  Row(const In<f16, 2>& dys, const In<f16, 2>& xs, const In<f32, 1>& means, const In<f32, 1>& rstds,
-      const Index& r)
+  RowOperands(const In<f16, 2>& dys, const In<f16, 2>& xs, const In<f32, 1>& means,
+              const In<f32, 1>& rstds, const Index& r)
       : dy(fill_absent(dys(r, all), 0)),
         x(fill_absent(xs(r, all), 0)),
         mean(fill_absent(means(r), 0)),
         rstd(fill_absent(rstds(r), 0)) {}
 };
 
-/// dx, and the sums for the gradients of weight and bias over every `programs`-th row.
+/// Computes dx. Program p also sums the gradients of weight and bias over its rows, p, p +
+/// programs,
+/// ..
 inline auto layer_norm_backward() {
   return kernel("layer_norm_backward",
                 [](In<f16, 2> dy, In<f16, 2> x, In<f16, 1> w, In<f32, 1> mean, In<f32, 1> rstd,
@@ -36,10 +38,10 @@ inline auto layer_norm_backward() {
                   for (auto p : grid(rows(dw), 1)) {
                     const Tile n = cast<f32>(x.cols()), weight = cast<f32>(w(all));
                     Tile dweight = zeros<f32>(weight.dim(0)), dbias = dweight;
-                    Row next(dy, x, mean, rstd, p);
+                    RowOperands next(dy, x, mean, rstd, p);
                     for (auto r : steps(p.first(), x.rows(), 1, dw.rows())) {
-                      const Row row = next;
-                      next = Row(dy, x, mean, rstd, Index(r.first() + dw.rows(), 1));
+                      const RowOperands row = next;
+                      next = RowOperands(dy, x, mean, rstd, Index(r.first() + dw.rows(), 1));
                       const Tile g = cast<f32>(row.dy), wg = weight * g;
                       const Tile xhat = (cast<f32>(row.x) - row.mean) * row.rstd;
                       const Tile dot = sum(xhat * wg) / n, mean = sum(wg) / n;
@@ -51,7 +53,7 @@ inline auto layer_norm_backward() {
                 });
 }
 
-/// Adds the sums of all programs.
+/// Adds the partial gradients of weight and bias of all programs.
 inline auto layer_norm_weights() {
   return kernel("layer_norm_weights",
                 [](In<f32, 2> dw, In<f32, 2> db, Out<f16, 1> dweight, Out<f16, 1> dbias) {
