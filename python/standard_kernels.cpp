@@ -31,7 +31,7 @@ ExportParam view(const char* name, const char* dims, ViewAccess access) {
           .dims = dims};
 }
 
-/// Tensors of one element type, which the caller chooses.
+/// Returns a tensor parameter. All of them have one element type, which the caller chooses.
 ExportParam input(const char* name, const char* dims) { return view(name, dims, ViewAccess::In); }
 ExportParam output(const char* name, const char* dims) { return view(name, dims, ViewAccess::Out); }
 
@@ -40,7 +40,7 @@ ExportParam optional(ExportParam p) {
   return p;
 }
 
-/// f32 [M].
+/// Returns a parameter of type f32 and shape [M].
 ExportParam row_numbers(const char* name, ViewAccess access, bool optional) {
   return {.info = {ParamKind::View, DType::f32, 1, access, optional}, .name = name, .dims = "M"};
 }

@@ -99,7 +99,7 @@ class Exported:
                 raise TypeError(f"{self.name} lacks the argument {p.name}")
             values.append(named.pop(p.name, None))
         if named:
-            raise TypeError(f"{self.name} has no further parameter {', '.join(named)}")
+            raise TypeError(f"{self.name} has no parameter {', '.join(named)}")
         return values
 
     def __call__(self, *args, stream=None, **named):

@@ -63,7 +63,7 @@ class _Call:
         self.kinds = [p.kind for p in exported.params]
 
     def __call__(self, *values):
-        values += (None,) * (len(self.kinds) - len(values))  # torch leaves out what equals its default
+        values += (None,) * (len(self.kinds) - len(values))  # torch omits trailing arguments that equal their defaults
         if self.table is not None:
             status = self.call_objects(self.exported.handle, self._packed(values, _c.OBJECT, id), len(values), self.table)
         else:
@@ -207,13 +207,13 @@ class Operator:
         """Registers the functional operator of the backward as the gradient, so that compilers can trace it. Returns that operator."""
         if not self.has_functional or self.backward is None:
             return None
-        other, of = operators.get(self.backward.name), f"the backward {self.backward.name} of {self.exported.name}"
+        other, described = operators.get(self.backward.name), f"the backward {self.backward.name} of {self.exported.name}"
         if other is None or not other.has_functional:
-            raise ValueError(f"{of} has outputs whose shapes do not follow from its inputs: name their dimensions")
+            raise ValueError(f"{described} has outputs whose shapes do not follow from its inputs: name their dimensions")
         of_outputs = ["grad_" + p.name for p in self.outputs]
         for p in other.inputs:
             if p.name not in self.saved and p.name not in of_outputs and not p.optional:
-                raise ValueError(f"{of} takes {p.name}, which is neither saved nor the gradient of an output")
+                raise ValueError(f"{described} takes {p.name}, which is neither saved nor the gradient of an output")
         self._register_autograd(self._backward_by(other, of_outputs), self._setup(other))
         return other
 
@@ -227,7 +227,7 @@ class Operator:
             ctx.tensors = [n for n, v in saved.items() if isinstance(v, torch.Tensor)]
             ctx.others = {n: v for n, v in saved.items() if not isinstance(v, torch.Tensor)}
             ctx.save_for_backward(*(saved[n] for n in ctx.tensors))
-            ctx.set_materialize_grads(False)  # outputs that are saved alone have no gradient
+            ctx.set_materialize_grads(False)  # outputs that are only saved for the backward have no gradient
             ctx.mark_non_differentiable(*(t for p, t in zip(self.outputs, output) if "grad_" + p.name not in taken))
 
         return setup_context

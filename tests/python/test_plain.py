@@ -145,7 +145,7 @@ class Errors(unittest.TestCase):
         x = Array([1])
         for call, text in ((lambda: mine.add(x, x, x, x), "takes 3 arguments, not 4"),
                            (lambda: mine.add(x, x), "lacks the argument z"),
-                           (lambda: mine.add(x, x, x, w=x), "no further parameter w"),
+                           (lambda: mine.add(x, x, x, w=x), "no parameter w"),
                            (lambda: mine.add(x, "y", x), "argument y of add is a str"),
                            (lambda: mine.add(x, array.array("f", [1]), x), "argument y of add is an array: it is not a number")):
             with self.assertRaisesRegex(TypeError, text):
