@@ -49,7 +49,7 @@ bool is_of_call(const Loc& at) {
 std::vector<Diagnostic> at_caller(std::vector<Diagnostic> all) {
   for (Diagnostic& d : all) {
     if (!is_of_call(d.loc)) continue;
-    if (d.loc.known()) d.notes.push_back({d.loc, "the library found it here"});
+    if (d.loc.known()) d.notes.push_back({d.loc, "the library detected the error here"});
     d.loc = here;
   }
   return all;

@@ -48,9 +48,9 @@ class EnvOverride {
 /// environment_entries() returns them.
 std::vector<std::string> unknown_variables(const std::vector<std::string>& entries);
 std::vector<std::string> environment_entries();
-/// Throws DeviceError (T2006) for an unknown variable whose name is one letter from that of a row,
-/// or two letters for a longer name: its value would be ignored silently. Other names may belong to
-/// another program or version.
+/// Throws DeviceError (T2006) for an unknown variable whose name differs from that of a row in one
+/// letter, or in two letters of a longer name: its value would be ignored silently. Other names may
+/// belong to another program or version.
 void refuse_misspelt(const std::vector<std::string>& entries);
 
 /// Returns the table as Markdown (docs/env.md).

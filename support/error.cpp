@@ -13,7 +13,7 @@ namespace tegula {
 namespace {
 
 /// Returns `file:line:col: `, without the column if it is unknown; "" if the location is unknown.
-std::string place(const Loc& loc) {
+std::string location_prefix(const Loc& loc) {
   if (!loc.known()) return {};
   if (loc.column == 0) return fmt::format("{}:{}: ", loc.file, loc.line);
   return fmt::format("{}:{}:{}: ", loc.file, loc.line, loc.column);
@@ -45,7 +45,7 @@ std::string snippet(const Loc& loc) {
 /// Returns the whole diagnostic with the source line inserted after its message.
 std::string explained(const Diagnostic& d) {
   std::string text = d.str();
-  const std::size_t head = place(d.loc).size() + d.message.size();
+  const std::size_t head = location_prefix(d.loc).size() + d.message.size();
   const std::size_t end = text.find('\n', std::min(head, text.size()));
   return text.insert(std::min(end, text.size()), snippet(d.loc));
 }
@@ -75,11 +75,11 @@ std::string internal_text(const std::string& message, const std::string& reprodu
 
 std::string Diagnostic::str() const {
   std::string text =
-      fmt::format("{}error{}: {}", place(loc), code.empty() ? "" : " " + code, message);
+      fmt::format("{}error{}: {}", location_prefix(loc), code.empty() ? "" : " " + code, message);
   for (const Note& note : notes) {
-    const std::string at =
+    const std::string prefix =
         note.loc.known() ? fmt::format("{}:{}: ", note.loc.file, note.loc.line) : "";
-    text += fmt::format("\n  note: {}{}", at, note.text);
+    text += fmt::format("\n  note: {}{}", prefix, note.text);
   }
   if (!hint.empty()) text += "\n  hint: " + hint;
   return text;

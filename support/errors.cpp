@@ -15,7 +15,7 @@ constexpr ErrorRow kErrorRows[] = {
 
 int placeholders(std::string_view text) {
   int n = 0;
-  for (std::size_t at = text.find("{}"); at != text.npos; at = text.find("{}", at + 2)) ++n;
+  for (std::size_t i = text.find("{}"); i != text.npos; i = text.find("{}", i + 2)) ++n;
   return n;
 }
 
@@ -29,7 +29,7 @@ Diagnostic diagnose(ErrorId mistake, Loc loc, std::vector<Note> notes, fmt::form
   const ErrorRow& r = row(mistake);
   const int in_message = placeholders(r.message);
   if (static_cast<int>(count) != in_message + placeholders(r.hint))
-    throw InternalError(fmt::format("{} takes other arguments than it was given", r.code));
+    throw InternalError(fmt::format("{} is reported with a wrong number of arguments", r.code));
   // Formats both texts at once, so that automatic numbering of the arguments continues from the
   // message into the hint. Neither text contains the separator.
   constexpr char kSeparator = '\x1f';

@@ -1,5 +1,5 @@
 #pragma once
-// The process's warning handler, for the code that finds warnings.
+// Reports warnings to the process's warning handler.
 #include <span>
 
 #include "tegula/warning.h"
