@@ -138,11 +138,11 @@ std::string tenths(double error) { return fmt::format("{:.1f}", std::ceil(error 
 
 constexpr const char* kIntroduction = R"(# Measured bounds of the math functions
 
-Written by `property_math_bounds_test` (`TEGULA_BLESS=1`). Errors in units in the last place of the result, against
-long double: largest ones of all inputs of `f16` and `bf16`, and of samples of `f32` and `f64` (all exponents, numbers
-up to 1024, up to 1, and near 1). "bound" is what `tegula/elementary.h` states and the test asserts. The functions
-consist of correctly rounded operations and integers, so that these figures hold on every device. Functions of two
-operands are measured on samples only. -: an instruction of the hardware or a function of its approximations
+Written by `property_math_bounds_test` (`TEGULA_BLESS=1`). Largest errors in units in the last place of the result,
+compared with long double, over all inputs of `f16` and `bf16` and over samples of `f32` and `f64` (all exponents,
+numbers up to 1024, up to 1, and near 1). "bound" is what `tegula/elementary.h` states and the test asserts. The
+functions consist of correctly rounded operations and integers, so that these figures hold on every device. Functions of
+two operands are measured on samples only. -: an instruction of the hardware or a function of its approximations
 ([numerics](language/numerics.md)).
 
 | function | f32, bound | measured | f64, bound | measured | f16 | bf16 |
