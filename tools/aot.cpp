@@ -103,7 +103,8 @@ void add_call(const CallShape& shape, const AotArgs& args, dsl::AheadTable& tabl
   table.add(shape.callable, callee.callable().params, *tuned, args.target, arguments.host());
 }
 
-/// Accepts identifiers of C, and keywords: the names in the header append a suffix.
+/// Accepts identifiers of C. Keywords are accepted, too, because the names in the header have a
+/// suffix.
 CLI::Validator c_identifier() {
   const auto check = [](const std::string& name) {
     const auto is_letter = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; };

@@ -74,7 +74,7 @@ std::string size_line(const runtime::Artefact& a) {
     return fmt::format("{}, {}, registers and occupancy unknown without ptxas", text, threads);
   const int ctas = runtime::ctas_per_sm(a, a.report);
   return fmt::format(
-      "{}, {}, registers {}, spilled {} bytes, {} CTAs an SM ({:.0f} % of its warps), cubin {} "
+      "{}, {}, registers {}, spilled {} bytes, {} CTAs per SM ({:.0f} % of its warps), cubin {} "
       "bytes",
       text, threads, a.report.registers, a.report.spill_stores + a.report.spill_loads, ctas,
       100.0 * ctas * a.threads / a.target->max_threads_per_sm, a.image.size());

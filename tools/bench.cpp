@@ -91,12 +91,12 @@ void add_bench(CLI::App& program, int& exit_code) {
   auto o = std::make_shared<BenchOptions>();
   c->add_option("SUITE", o->suite, "compile or launch; ratios to peers come from bench/peers.py")
       ->check(one_of({"compile", "launch"}));
-  c->add_option("--filter", o->filter, "Cases whose name has a match of this regular expression");
+  c->add_option("--filter", o->filter, "Run only cases whose name matches this regular expression");
   c->add_option("--repeats", o->repeats, "Samples of each median")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
-  c->add_flag("--json", o->json, "One JSON line a case");
-  c->add_flag("--list", o->list, "Names of the suites and cases");
+  c->add_flag("--json", o->json, "Print one JSON line per case");
+  c->add_flag("--list", o->list, "List the suites and cases");
   c->callback([o, &exit_code] { exit_code = bench(*o); });
 }
 

@@ -66,8 +66,8 @@ void show_entry(const std::string& prefix) {
 void why(const std::string& from, const std::string& to) {
   runtime::KernelCache cache = open_cache();
   const std::vector<CachedKernel> all = all_kernels(cache);
-  const std::string told = difference(kernel_of(all, from).key, kernel_of(all, to).key);
-  fmt::print("{}", told.empty() ? "they are one entry\n" : told);
+  const std::string fields = difference(kernel_of(all, from).key, kernel_of(all, to).key);
+  fmt::print("{}", fields.empty() ? "they are one entry\n" : fields);
 }
 
 int verify() {

@@ -11,7 +11,7 @@ namespace tegula::tools {
 namespace {
 
 /// Returns the words that may follow a command: its subcommands and long options.
-std::string words_behind(const CLI::App& app) {
+std::string next_words(const CLI::App& app) {
   std::string words;
   const auto add = [&](const std::string& word) { words += (words.empty() ? "" : " ") + word; };
   for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
@@ -24,7 +24,7 @@ std::string words_behind(const CLI::App& app) {
 /// Calls `f(command path, possible next words)` for the program and each of its commands.
 template <class F>
 void each_command(const CLI::App& app, const std::string& path, const F& f) {
-  f(path, words_behind(app));
+  f(path, next_words(app));
   for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
     each_command(*sub, path.empty() ? sub->get_name() : path + " " + sub->get_name(), f);
 }

@@ -223,7 +223,8 @@ bool print_sizes(const Attention& attn) {
 int demo() {
   const std::vector<Shape> shapes{{1, 2, 1, 64}, {1, 2, 239, 64}, {1, 2, 1024, 64}};
   fmt::print(
-      "Attention in bf16, shapes [batch, heads, length, head_dim], two query heads a key head, in "
+      "Attention in bf16, shapes [batch, heads, length, head_dim], two query heads per key head, "
+      "in "
       "C++:\n"
       "  mask   q >= kv && q - kv < {}\n"
       "  score  s + slope(h) * (kv - q)\n"

@@ -110,7 +110,8 @@ std::string roofline(const Subject& s) {
                                        gpu.name);
   return absent +
          fmt::format(
-             "roofline for {}: {:.4g} GB moved at least once, {:.4g} GFLOP, {:.1f} FLOP a byte ({} "
+             "roofline for {}: {:.4g} GB moved at least once, {:.4g} GFLOP, {:.1f} FLOP per byte "
+             "({} "
              "balances at {:.0f})\n"
              "  {} needs {:.3f} ms for the bytes at {:.0f} GB/s, {:.3f} ms for the arithmetic at "
              "{:.0f} TFLOPS: bound by {}\n",

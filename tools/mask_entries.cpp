@@ -89,7 +89,7 @@ Mask images_shown(int tokens, int text, const MaskLengths& l) {
                       each(images, [=](int i) { return (i + 2) * text; }), tokens);
 }
 
-/// Query q sees the last `window` keys and the first (q / period) * first keys.
+/// Query q attends to the last `window` keys and the first (q / period) * first keys.
 Mask window_and_first(int window, int period, int first, const MaskLengths& l) {
   return row_intervals(
       {{each(l.q, [=](int q) { return std::max(0, q - window); }),

@@ -77,8 +77,8 @@ std::vector<ir::Pass> passes_from(ir::Form form) {
 void check_chain(ir::Form form, const std::vector<ir::Pass>& passes) {
   for (const ir::Pass& p : passes) {
     if (p.takes != form)
-      refuse_options(fmt::format("pass {} takes the {} form, here the kernel is in {} form", p.name,
-                                 ir::name(p.takes), ir::name(form)),
+      refuse_options(fmt::format("pass {} takes the {} form, but the kernel is in {} form here",
+                                 p.name, ir::name(p.takes), ir::name(form)),
                      "tegula opt --list shows the input and output form of each pass");
     form = p.leaves;
   }
@@ -152,8 +152,9 @@ std::string result_of(const OptOptions& given) {
   if (o.emit.empty() || o.emit == "trace" || o.emit == "optimize")
     return ir::print(kernel, {.locations = o.locations});
   if (kernel.info.form != ir::Form::Simt)
-    refuse_options("--emit=" + o.emit + " takes the simt form, these passes leave another",
-                   "leave out --passes");
+    refuse_options(
+        "--emit=" + o.emit + " takes the simt form, but these passes produce another one",
+        "leave out --passes");
   return code_of(std::move(kernel), o);
 }
 

@@ -208,7 +208,7 @@ std::string roofline_svg(const ReportedShape& shape, const ReportedDevice& devic
   const double low = std::min(intensity, knee) / 8, high = std::max(intensity, knee) * 8;
   const Axis x = across(std::log10(low), std::log10(high));
   const Axis y = up(std::log10(std::min(rate, low * device.bytes_per_s) / 2), std::log10(peak * 2));
-  std::string body = frame("operations a byte", "operations a second");
+  std::string body = frame("operations per byte", "operations per second");
   body +=
       fmt::format("<path class=\"ceiling\" d=\"M{:.1f} {:.1f} L{:.1f} {:.1f} L{:.1f} {:.1f}\"/>",
                   x(x.low), y(std::log10(low * device.bytes_per_s)), x(std::log10(knee)),

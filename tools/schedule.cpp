@@ -43,7 +43,7 @@ int show_schedule(const ScheduleOptions& o) {
   const ir::CarriedOut done = requested(o);
   const auto cycles = ir::cycles_of_iteration(done.machine, ir::Graph(done.machine), done.schedule);
   fmt::print("{}", ir::print(done.schedule));
-  if (cycles) fmt::print("# {:.0f} cycles an iteration, by the model\n", *cycles);
+  if (cycles) fmt::print("# {:.0f} cycles per iteration, by the model\n", *cycles);
   draw_schedule(o, done, done.schedule);
   return 0;
 }
@@ -53,7 +53,7 @@ int search(const ScheduleOptions& o) {
   const ir::Graph graph(done.machine);
   const auto before = ir::cycles_of_iteration(done.machine, graph, done.schedule);
   const ir::SearchResult found = ir::search_schedules(done.machine, graph, done.schedule, o.search);
-  fmt::print("{}# {:.0f} cycles an iteration, {:.0f} before, by the model; {} tried, {} legal\n",
+  fmt::print("{}# {:.0f} cycles per iteration, {:.0f} before, by the model; {} tried, {} legal\n",
              ir::print(found.schedule), found.cycles, before.value_or(0), found.tried, found.legal);
   draw_schedule(o, done, found.schedule);
   return 0;
@@ -69,7 +69,7 @@ void add_common(CLI::App* c, ScheduleOptions& o) {
   c->add_option("--iterations", o.iterations, "Iterations of each loop in the picture")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  c->add_option("--tiles", o.tiles, "In the picture")
+  c->add_option("--tiles", o.tiles, "Tiles in the picture")
       ->check(CLI::Range(1, 16))
       ->capture_default_str();
 }
@@ -86,8 +86,8 @@ void add_schedule(CLI::App& program, int& exit_code) {
   CLI::App* searched = c->add_subcommand(
       "search", "Search for a faster one by list scheduling, random restarts and local moves");
   add_common(searched, *o);
-  searched->add_option("--restarts", o->search.restarts, "")->capture_default_str();
-  searched->add_option("--moves", o->search.moves, "Of each restart")->capture_default_str();
+  searched->add_option("--restarts", o->search.restarts, "Random restarts")->capture_default_str();
+  searched->add_option("--moves", o->search.moves, "Moves of each restart")->capture_default_str();
   searched->add_option("--seed", o->search.seed, "Seed of the random numbers")
       ->capture_default_str();
   searched->callback([o, &exit_code] { exit_code = search(*o); });

@@ -181,7 +181,7 @@ class Picture {
     svg_.text(b.x + 14, b.y + 24, escaped(actor.name), 14, kInk, "start", true);
     svg_.text(b.x + 14, b.y + 43, warps_of(role), 12, kGrey);
     svg_.text(b.x + 14, b.y + 60,
-              fmt::format("{} registers a thread", derived_.registers[actor.role]), 12, kGrey);
+              fmt::format("{} registers per thread", derived_.registers[actor.role]), 12, kGrey);
   }
 
   static std::string warps_of(const ir::Role& role) {
@@ -194,7 +194,7 @@ class Picture {
     for (const ir::Timeline::Ring& r : t_.rings) {
       svg_.text(b.x, y + 17, escaped(r.name), 15, kInk, "start", true);
       svg_.text(b.x, y + 34,
-                fmt::format("{:.0f} KB a slot", static_cast<double>(r.slot_bytes) / 1024), 11,
+                fmt::format("{:.0f} KB per slot", static_cast<double>(r.slot_bytes) / 1024), 11,
                 kGrey);
       for (std::int64_t s = 0; s < r.slots; ++s) {
         const Box slot{b.x + 84 + static_cast<double>(s) * width, y, width - 6, 34};
@@ -234,7 +234,7 @@ class Picture {
                 true);
       svg_.text(
           b.x + 14, b.y + 43,
-          fmt::format("{}, {} registers a thread", warps_of(role), derived_.registers[consumer_]),
+          fmt::format("{}, {} registers per thread", warps_of(role), derived_.registers[consumer_]),
           12, kGrey);
       const std::int64_t first = is_pingpong ? 0 : static_cast<std::int64_t>(i) * share;
       svg_.text(b.x + 14, b.y + 60,

@@ -239,23 +239,25 @@ void add_tune(CLI::App& program, int& exit_code) {
                       "A bundle (.tgb) of the winners and the code that they name");
   command
       ->add_option("--budget", args->budget,
-                   "off checks the file; quick takes 3 s a shape, full a minute")
+                   "off checks the file; quick takes 3 s per shape, full a minute")
       ->check(one_of({"off", "quick", "full"}))
       ->capture_default_str();
   command
       ->add_option("--gpus,--device", args->devices,
                    "Devices, which share the shapes: cuda:0,cuda:1")
       ->delimiter(',');
-  command->add_option("--seconds", args->seconds, "No shape begins after so long; 0: all do")
+  command
+      ->add_option("--seconds", args->seconds,
+                   "Start no further shape after this time; 0: no limit")
       ->capture_default_str();
   command
       ->add_option("--seconds-each", args->seconds_of_each,
                    "Limit of each decision of a call, instead of the budget's")
       ->capture_default_str();
   command->add_flag("--json", args->json, "Events as lines of JSON");
-  command->add_flag("--again", args->again, "Measure what is known, too");
+  command->add_flag("--again", args->again, "Also measure shapes whose winners are known");
   command->add_flag("--may-change-bits", args->may_change_bits,
-                    "Take settings whose results differ in the last bits, too");
+                    "Also accept settings whose results differ in the last bits");
   command->callback([args, &exit_code] { exit_code = tune(*args); });
 }
 

@@ -67,7 +67,7 @@ const Bug kBugs[] = {
      [](Kernel& k) { k.erase(test::next_op(k, stored(k), Opcode::FenceProxyAsync)); }},
     {"no barrier between them",
      [](Kernel& k) { k.erase(test::next_op(k, stored(k), Opcode::BarSync)); }},
-    {"a slot is released in front of the wait for its last reader",
+    {"a slot is released before the wait for its last reader",
      [](Kernel& k) {
        const OpId release = test::all_ops(k, Opcode::MbarArrive).front();
        OpId wait = release;

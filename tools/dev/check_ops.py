@@ -62,7 +62,7 @@ def faults(root):
     passes = set(PASS.findall((root / "ir/passes/passes.def").read_text()))
     files = {path.stem for path in (root / "ir/passes").glob("*.cpp")}
     for name in sorted(files - passes):
-        yield f"ir/passes/{name}.cpp is no pass of passes.def: its place is a folder below"
+        yield f"ir/passes/{name}.cpp is not a pass of passes.def: move it to a subfolder"
     for name in sorted(passes - files):
         yield f"ir/passes/passes.def: {name} has no file ir/passes/{name}.cpp"
 

@@ -13,6 +13,6 @@ if [ $# -eq 0 ]; then
   set -- "${files[@]}"
 fi
 for file in "$@"; do
-  [[ $file = *.h || $file = *.cpp ]] || { echo "format.sh: $file is no C++ file" >&2; exit 1; }
+  [[ $file = *.h || $file = *.cpp ]] || { echo "format.sh: $file is not a C++ file" >&2; exit 1; }
 done
 printf '%s\0' "$@" | xargs -0 -r -n 16 -P "$(nproc)" clang-format-19 --style=file "${mode[@]}"

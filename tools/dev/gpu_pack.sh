@@ -56,7 +56,7 @@ cp -r --parents tests/filetests .gpu/  # programs that GPU tests run
 cat > .gpu/run.sh <<'EOF'
 #!/usr/bin/env bash
 # run.sh [FILTER [GTEST ARGS...]]: runs the test files whose path contains FILTER, one per core at a time, then
-# those that time the host one by one, each with both back ends; run.sh tegula ARGS... runs the program. BACKENDS=llvm takes
+# those that time the host one by one, each with both back ends; run.sh tegula ARGS... runs the program. BACKENDS=llvm selects
 # one back end, LIMIT=60 stops each file after a minute. Tests whose name ends in a back end run by that one alone, unless
 # a --gtest_filter is given.
 cd "$(dirname "$0")" || exit 1

@@ -37,7 +37,7 @@ Triton (`bench/triton_kernels.py`). [From Triton](language/triton.md) has a line
   `bench/triton_suites.py` and the back ends measured, and in brackets the lowest: `python3 bench/peers.py --lib LIB
   --filter '^triton_' --out bench/results/sweeps/DATE-CARD-triton.jsonl`, then `tools/dev/triton_page.py`. The newest
   row of a case counts; each section names its GPU and file. A dash: not measured yet.
-- 08 takes m, and n and k in eighths, so that 16-byte chunks are whole; Triton's assumes whole tiles.
+- 08 takes m, n / 8 and k / 8, so that 16-byte chunks are whole; Triton's assumes whole tiles.
 - 10 multiplies scales of 128 elements along k in the kernel: Triton's own tutorial has the scaled products of
   Blackwell, which a Hopper GPU lacks.
 
