@@ -205,7 +205,8 @@ void Sweep::seed(Value output, Value adjoint) {
 void Sweep::add(Value to, Adjoint a) {
   const Kernel& k = b.kernel();
   if (carried_.contains(to))
-    refuse(k[k[to].region].owner, "carries a value that the derivative is taken of: take it there");
+    refuse(k[k[to].region].owner,
+           "carries the variable of the derivative: take the derivative inside it");
   if (!same_shape(k.type(a.value), k.type(to))) {
     apply_masks(a, [&](const Mask& m) { return is_uniform(m); });
     a.value = summed_to(a.value, k.type(to));

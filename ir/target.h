@@ -64,7 +64,7 @@ struct TargetRow {
   }
   /// Returns the registers that setmaxnreg can give a consumer thread if a CTA has this many
   /// consumer and producer warps and a producer thread keeps `kept`.
-  constexpr int setmaxnreg_beside(int consumer_warps, int producer_warps, int kept) const {
+  constexpr int max_consumer_registers(int consumer_warps, int producer_warps, int kept) const {
     const int warps = consumer_warps + producer_warps, all = registers_at_entry(warps) * warps;
     const int left = all - std::max(kept, least_setmaxnreg) * producer_warps;
     return std::min(most_setmaxnreg, left / consumer_warps / register_unit * register_unit);

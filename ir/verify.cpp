@@ -62,7 +62,8 @@ class Verifier {
   void cluster() {
     const int n = k_.info.cluster;
     if (n != 1 && n != 2 && n != 4 && n != 8)
-      found_.push_back({"", fmt::format("a cluster of {} programs: 1, 2, 4 or 8", n), {}, {}, ""});
+      found_.push_back(
+          {"", fmt::format("a cluster cannot have {} programs: 1, 2, 4 or 8", n), {}, {}, ""});
   }
 
   void region(RegionId r, OpId owner) {
@@ -132,7 +133,7 @@ class Verifier {
   void reshape(OpId op) {
     const Type from = k_.type(k_[op].operands[0]), to = k_.type(k_[op].results[0]);
     if (!from.is_tile() || !to.is_tile() || from.elem() != to.elem() || from.count() != to.count())
-      report(op, fmt::format("{} has not the elements of {}", to.str(), from.str()));
+      report(op, fmt::format("{} is not a reshape of {}", to.str(), from.str()));
   }
 
   void make_view(OpId op) {

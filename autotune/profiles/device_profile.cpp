@@ -53,8 +53,8 @@ std::int64_t DeviceProfile::ring_bytes() const { return target_of(*this).ring_by
 int DeviceProfile::registers_per_sm() const { return target_of(*this).registers_per_sm; }
 
 int DeviceProfile::consumer_registers(int consumer_warps, int producer_registers) const {
-  return target_of(*this).setmaxnreg_beside(consumer_warps, ir::kWarpgroupWarps,
-                                            producer_registers);
+  return target_of(*this).max_consumer_registers(consumer_warps, ir::kWarpgroupWarps,
+                                                 producer_registers);
 }
 
 const DeviceProfile& host_profile() { return autotune::kH200; }

@@ -152,7 +152,7 @@ class Machine {
     b.is_announced = true;
     b.missing += e.number;
     b.announced = e.op;
-    settle(b);
+    complete_if_all_landed(b);
   }
 
   void copy(const ChannelEvent& e) {
@@ -183,10 +183,10 @@ class Machine {
             channel,
             b.complete + 1,
             e.tile};
-    settle(b);
+    complete_if_all_landed(b);
   }
 
-  static void settle(Barrier& b) {
+  static void complete_if_all_landed(Barrier& b) {
     if (!b.is_announced || b.missing != 0) return;
     b.is_announced = false;
     ++b.complete;

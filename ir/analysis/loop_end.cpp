@@ -31,8 +31,8 @@ Value next_index(Builder& b, OpId loop, Value index) {
 
 Value has_iteration(Builder& b, OpId loop, Value index, bool may_pass) {
   const Value lo = b.kernel()[loop].operands[0], hi = b.kernel()[loop].operands[1];
-  const Value ends_behind = b.cmp("lt", index, hi);
-  return may_pass ? b.op(Opcode::And, {ends_behind, b.cmp("ge", index, lo)}) : ends_behind;
+  const Value is_below_end = b.cmp("lt", index, hi);
+  return may_pass ? b.op(Opcode::And, {is_below_end, b.cmp("ge", index, lo)}) : is_below_end;
 }
 
 Value trip_count(Builder& b, Value lo, Value hi, Value step) {

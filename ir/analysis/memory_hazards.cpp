@@ -78,7 +78,7 @@ bool is_tile_loop(const Kernel& k, OpId loop) {
   return k.info.persistent && k[loop].parent == k.body();
 }
 
-bool has_independent_turns(const Kernel& k, OpId loop) {
+bool has_independent_iterations(const Kernel& k, OpId loop) {
   return is_tile_loop(k, loop) || k[loop].attrs.s(AttrName::loop) == "independent";
 }
 

@@ -51,7 +51,7 @@ bool is_tile_loop(const Kernel& k, OpId loop);
 
 /// Returns true if the iterations of a loop never conflict in memory: tile loops, and loops that
 /// the author declared independent.
-bool has_independent_turns(const Kernel& k, OpId loop);
+bool has_independent_iterations(const Kernel& k, OpId loop);
 
 class MemoryHazards {
  public:
@@ -77,7 +77,7 @@ class MemoryHazards {
   /// writes of another program.
   bool may_be_read_ahead(OpId load, OpId loop);
 
-  /// The same for copies by the program's own threads. The first copies are placed immediately
+  /// Returns the same for copies by threads of the program. The first copies are placed immediately
   /// before the loop, after a barrier if needed, so only the loop itself must not write the tile.
   bool may_be_read_early_within(OpId load, OpId loop);
 

@@ -6,9 +6,9 @@ namespace tegula::ir {
 
 /// One execution of an access, without elements outside the view.
 struct MemoryRequests {
-  double bytes = 0;             ///< of memory, at least a sector for each run
-  double lines = 0;             ///< of 128 bytes; parts of lines cost more than their share
-  double elements_at_once = 1;  ///< that one access of a thread covers
+  double bytes = 0;             ///< requested from memory, at least a sector for each run
+  double lines = 0;             ///< 128-byte lines; parts of lines cost more than their share
+  double elements_at_once = 1;  ///< elements that one access of a thread covers
   GridDims::Set depends = 0;    ///< dimensions of the grid that select the elements
 };
 

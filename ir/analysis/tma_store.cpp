@@ -89,7 +89,7 @@ bool may_be_stored_again(const Kernel& k, const OpData& store) {
   const MemoryAccess& box = *hazards.access(op);
   for (OpId at = k[store.parent].owner; at; at = k[k[at].parent].owner) {
     const bool loops = is_loop(k[at]);
-    if (loops && !has_independent_turns(k, at) && !hazards.moves_with(box, at)) return true;
+    if (loops && !has_independent_iterations(k, at) && !hazards.moves_with(box, at)) return true;
   }
   return false;
 }

@@ -67,7 +67,7 @@ class Facts::UpperBound {
         {NumPrograms, &UpperBound::any},   {ClusterRank, &UpperBound::any},
         {ClusterId, &UpperBound::any},     {ClusterTile, &UpperBound::any},
         {FetchTile, &UpperBound::any},     {Poison, &UpperBound::any},  // may take any value
-        {Cast, &UpperBound::same},         {Bitcast, &UpperBound::same},
+        {Cast, &UpperBound::unchanged},    {Bitcast, &UpperBound::unchanged},
         {ReceiveTile, &UpperBound::taken}, {While, &UpperBound::carry},
         {For, &UpperBound::carry},         {If, &UpperBound::either_branch},
         {Div, &UpperBound::quotient},      {Rem, &UpperBound::smaller},
@@ -100,7 +100,7 @@ class Facts::UpperBound {
 
   Maximum any(OpId op, std::size_t result) { return largest(type_of(op, result)); }
   /// A number that fits both types is unchanged.
-  Maximum same(OpId op, std::size_t) { return operand(op, 0); }
+  Maximum unchanged(OpId op, std::size_t) { return operand(op, 0); }
   Maximum taken(OpId op, std::size_t result) { return operand(op, 2 + result); }
   Maximum dimension(OpId op, std::size_t result) {
     const auto axis = static_cast<std::size_t>(k_[op].attrs.i(AttrName::axis));

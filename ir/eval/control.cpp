@@ -194,23 +194,23 @@ void eval_OrderWait(Program&, OpId) {}
 void eval_OrderArrive(Program&, OpId) {}
 void eval_GridBarrier(Program& p, OpId id) {
   Evaluation& e = p.evaluation();
-  GridMeeting& meeting = e.meeting;
+  GridBarrierState& barrier = e.grid_barrier;
   if (e.scheduler == nullptr) return;  // an eager run has one program
-  const std::uint64_t generation = meeting.generation;
-  const std::byte* token = &meeting.tokens[generation % meeting.tokens.size()];
+  const std::uint64_t generation = barrier.generation;
+  const std::byte* token = &barrier.tokens[generation % barrier.tokens.size()];
   const std::int64_t programs = e.grid[0] * e.grid[1] * e.grid[2];
   p.release_at(token);
   ++p.effects;
-  if (++meeting.arrived == programs) {
-    meeting.arrived = 0;
-    ++meeting.generation;
+  if (++barrier.arrived == programs) {
+    barrier.arrived = 0;
+    ++barrier.generation;
   }
-  while (meeting.generation == generation)
+  while (barrier.generation == generation)
     if (!p.wait_for_others())
       p.stop_deadlocked(id,
                         fmt::format("{} of {} programs have arrived at the grid_barrier, and the "
                                     "others do not",
-                                    meeting.arrived, programs));
+                                    barrier.arrived, programs));
   p.acquire_at(token);
 }
 

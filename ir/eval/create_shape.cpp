@@ -114,12 +114,12 @@ void reshape_edges(const TileValue& in, std::span<const std::int64_t> from,
 void eval_Const(Program& p, OpId id) {
   const Elem elem = p.result_type(id).elem();
   const AttrValue* value = p.attrs(id).find(AttrName::value);
-  const bool wants_float = !elem.pointer && is_float(elem.dtype);
+  const bool is_float_cell = !elem.pointer && is_float(elem.dtype);
   Cell c{.i = 0};
   if (const auto* f = std::get_if<double>(value))
-    c = wants_float ? Cell{.f = *f} : Cell{.i = static_cast<std::int64_t>(*f)};
+    c = is_float_cell ? Cell{.f = *f} : Cell{.i = static_cast<std::int64_t>(*f)};
   else if (const auto* i = std::get_if<std::int64_t>(value))
-    c = wants_float ? Cell{.f = static_cast<double>(*i)} : Cell{.i = *i};
+    c = is_float_cell ? Cell{.f = static_cast<double>(*i)} : Cell{.i = *i};
   p.result(id).set_scalar(elem.pointer ? c : canonical(c, elem.dtype));
 }
 

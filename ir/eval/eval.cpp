@@ -197,7 +197,7 @@ void run_programs(Evaluation& evaluation, std::span<const std::int64_t> order, i
 }
 
 /// Maximum number of programs of a kernel with grid_barrier: few, so that each has several tiles.
-constexpr std::int64_t kMaxMeeting = 6;
+constexpr std::int64_t kMaxBarrierPrograms = 6;
 
 /// Smaller launches run on one thread, so that their findings have a fixed order.
 constexpr std::int64_t kProgramsWorthAThread = 8;
@@ -253,7 +253,7 @@ EvalReport run_programs_of(const Kernel& kernel, std::span<const EvalArg> args,
   evaluation.grid = launch_grid(kernel, args);
   // All programs of a grid barrier are resident at once, and each processes several tiles.
   if (has(kernel, Opcode::GridBarrier))
-    evaluation.grid[0] = std::min(evaluation.grid[0], kMaxMeeting);
+    evaluation.grid[0] = std::min(evaluation.grid[0], kMaxBarrierPrograms);
   const std::int64_t count = evaluation.grid[0] * evaluation.grid[1] * evaluation.grid[2];
   int threads = options.threads > 0 ? options.threads : count >= kProgramsWorthAThread ? 2 : 1;
   if (has_atomics(kernel)) threads = 1;

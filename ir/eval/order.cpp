@@ -77,7 +77,7 @@ class Sorting {
     return a.i < b.i;
   }
 
-  bool stands_before(std::size_t a, std::size_t b) const {
+  bool sorts_before(std::size_t a, std::size_t b) const {
     const Class of_a = class_of(a), of_b = class_of(b);
     if (of_a != of_b || of_a != kNumber) return of_a < of_b;
     return is_descending_ ? is_less(cells_[b], cells_[a]) : is_less(cells_[a], cells_[b]);
@@ -93,7 +93,7 @@ class Sorting {
     std::vector<std::size_t> order(shape_.extent);
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
-      return stands_before(at(o, a, j), at(o, b, j));
+      return sorts_before(at(o, a, j), at(o, b, j));
     });
     bool is_poisoned = false;
     for (std::size_t k : order)

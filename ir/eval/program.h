@@ -102,7 +102,7 @@ struct AsyncCopies {
 class ProgramScheduler;
 
 /// State of the grid barrier of a launch.
-struct GridMeeting {
+struct GridBarrierState {
   std::int64_t arrived = 0;
   std::uint64_t generation = 0;
   /// Addresses that identify the barrier's generations in the race detector, alternately: a program
@@ -122,7 +122,7 @@ struct Evaluation {
   /// True if one program runs at a time, to its end, so that memory does not change otherwise.
   bool is_sequential = false;
   ProgramScheduler* scheduler = nullptr;  ///< null unless programs may wait for one another
-  GridMeeting meeting;
+  GridBarrierState grid_barrier;
   std::int64_t registers_read = 0;  ///< number of reads by read_register
   Memory memory;
   std::mutex mutex;  ///< guards the members below

@@ -222,15 +222,15 @@ class Canonicalizer {
       const bool scalar = std::ranges::all_of(
           d.results, [&](Value v) { return k_.type(v).is_scalar() || k_.info.form == Form::Tile; });
       if (is_invariant(op, inside) && scalar) {
-        move_in_front(op, loop);
+        move_before(op, loop);
       } else {
         inside.insert(d.results.begin(), d.results.end());
         if (k_.info.form == Form::Tile) collect_invariants(op, inside, in_branches);
       }
     }
-    for (OpId op : reads_and_operands(in_branches)) move_in_front(op, loop);
+    for (OpId op : reads_and_operands(in_branches)) move_before(op, loop);
   }
-  void move_in_front(OpId op, OpId loop) {
+  void move_before(OpId op, OpId loop) {
     k_.unlink(op);
     k_.insert_before(loop, op);
     changed_ = true;
@@ -239,7 +239,7 @@ class Canonicalizer {
   /// reached.
   bool is_invariant(OpId op, const std::unordered_set<Value>& inside) const {
     const OpData& d = k_[op];
-    return (is_movable(d) || is_same_in_front(op)) && !may_trap(d) &&
+    return (is_movable(d) || is_same_before_loop(op)) && !may_trap(d) &&
            std::ranges::none_of(d.operands, [&](Value v) { return inside.contains(v); });
   }
   /// Collects the invariant ops of an `if`'s branches, in order. Varying values are added to
@@ -267,7 +267,7 @@ class Canonicalizer {
       const OpData& d = k_[*op];
       const bool is_needed =
           std::ranges::any_of(d.results, [&](Value v) { return needed.contains(v); });
-      if (!is_needed && !is_same_in_front(*op)) continue;
+      if (!is_needed && !is_same_before_loop(*op)) continue;
       needed.insert(d.operands.begin(), d.operands.end());
       kept.push_back(*op);
     }
@@ -276,7 +276,7 @@ class Canonicalizer {
   }
   /// Returns true for a read that the loop repeats. It is guarded, so it may also be one that the
   /// loop never reaches.
-  bool is_same_in_front(OpId op) const {
+  bool is_same_before_loop(OpId op) const {
     return k_.info.form == Form::Tile &&
            (is_invariant_scalar_load(k_, op) || is_invariant_row_load(k_, op));
   }

@@ -142,16 +142,16 @@ class CheckAbsence {
   }
 
   /// Returns the elements that `v` has if all elements of the accumulator are present.
-  PresentLines presence_beside(Value v, Value accumulator) {
-    if (v == accumulator) return presence_.nothing_absent(v);
+  PresentLines presence_of(Value v, Value accumulator) {
+    if (v == accumulator) return presence_.all_present(v);
     const OpId def = k_[v].def;
     const bool merges = def && info(k_[def].opcode).is_elementwise() &&
                         !k_[def].is(Opcode::Select) && k_.type(v).is_tile() &&
                         std::ranges::find(k_[def].operands, accumulator) != k_[def].operands.end();
     if (!merges) return presence_.of(v);
-    PresentLines all = presence_.nothing_absent(v);
+    PresentLines all = presence_.all_present(v);
     for (const Value o : std::vector<Value>(k_[def].operands.begin(), k_[def].operands.end())) {
-      const PresentLines one = presence_beside(o, accumulator);
+      const PresentLines one = presence_of(o, accumulator);
       if (!one.is_known) return {};
       for (std::size_t d = 0; d < one.dims.size(); ++d) add_line(all.dims[d], one.dims[d]);
       add_line(all.whole, one.whole);
@@ -165,10 +165,10 @@ class CheckAbsence {
     if (k_[op].opcode == Opcode::Select) {
       const Value condition = k_[op].operands[0];
       if (!k_.type(condition).is_tile())
-        return {op, accumulator, presence_.nothing_absent(k_[op].results[0])};
-      return {op, accumulator, presence_beside(condition, k_[op].operands[accumulator])};
+        return {op, accumulator, presence_.all_present(k_[op].results[0])};
+      return {op, accumulator, presence_of(condition, k_[op].operands[accumulator])};
     }
-    Term t{op, accumulator, presence_.nothing_absent(k_[op].results[0])};
+    Term t{op, accumulator, presence_.all_present(k_[op].results[0])};
     for (std::size_t i = 0; i < k_[op].operands.size(); ++i) {
       if (i == accumulator) continue;
       const PresentLines of = presence_.of(k_[op].operands[i]);

@@ -313,16 +313,16 @@ class DeferReductions {
   void finish(OpId loop, const AttrList& folding, const ReductionShapes& p, Value result,
               Type whole) const {
     Builder b = Builder::behind(k_, loop);
-    const Value stand_in = b.op(Opcode::Poison, {}, whole);
-    k_.replace_all_uses(result, stand_in);
+    const Value placeholder = b.op(Opcode::Poison, {}, whole);
+    k_.replace_all_uses(result, placeholder);
     const int axis = static_cast<int>(folding.i(AttrName::axis));
     Type left = whole;
     if (whole.is_tile()) left = whole.with_layout(intern_layout(slice(*p.partials.layout(), axis)));
     Value all =
         k_[b.create(Opcode::Reduce, std::array{result}, std::array{left}, folding)].results[0];
     if (left != whole) all = b.op(Opcode::ConvertLayout, {all}, whole);
-    k_.replace_all_uses(stand_in, all);
-    k_.erase(k_[stand_in].def);
+    k_.replace_all_uses(placeholder, all);
+    k_.erase(k_[placeholder].def);
   }
 
   Kernel& k_;

@@ -112,7 +112,7 @@ bool expand_math(Kernel& kernel, PassContext&) {
     const Value x = kernel[op].operands[0];
     const DType dtype = kernel.type(x).dtype();
     if (dtype == DType::f64)
-      throw InternalError(print_op(kernel, op) + ": a function of f64, which T1009 refuses");
+      throw InternalError(print_op(kernel, op) + ": a function of f64, which T1009 rejects");
     const Value result =
         b.cast(expand(b, b.cast(x, DType::f32), kernel[op].attrs.i(AttrName::approx) != 0), dtype);
     kernel.replace_all_uses(kernel[op].results[0], result);

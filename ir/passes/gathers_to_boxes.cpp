@@ -1,5 +1,5 @@
 // Turns gathers in a mainloop whose indices form a box of a view into loads of that box, so that
-// TMA can perform them. It runs only if the plan should have `tma_aux_loads`, for example for a
+// TMA can perform them. It runs only if the plan will have `tma_aux_loads`, for example for a
 // tensor that a score function reads at each pair.
 //
 // Before:  p = addptr (view_ptr V), q * (view_stride V 0) + kv * (view_stride V 1)
@@ -38,8 +38,8 @@ void flatten(const Kernel& k, Value v, Opcode opcode, std::vector<Value>& leaves
 
 struct RecoveredBox {
   Value view;
-  std::vector<Position> at;  ///< position in each dimension of the view
-  Ints axes;                 ///< view dimension of each tile dimension
+  std::vector<Position> positions;  ///< position in each dimension of the view
+  Ints axes;                        ///< view dimension of each tile dimension
 };
 
 /// Addresses and mask of a gather.
@@ -116,7 +116,7 @@ class Gather {
         if (!dim || box_.axes[*dim] >= 0) return false;
         box_.axes[*dim] = static_cast<std::int64_t>(axis);
       }
-      box_.at.push_back({*at, k_.type(indices_[axis]).dtype()});
+      box_.positions.push_back({*at, k_.type(indices_[axis]).dtype()});
     }
     return std::ranges::all_of(box_.axes, [](std::int64_t axis) { return axis >= 0; });
   }
@@ -132,7 +132,7 @@ void load_box(Kernel& k, OpId load, const RecoveredBox& box) {
   Builder b(k, load);
   std::vector<Value> offsets;
   const auto itself = [](Value v) { return v; };
-  for (const Position& at : box.at) offsets.push_back(first_of(b, at.index, at.dtype, itself));
+  for (const Position& p : box.positions) offsets.push_back(first_of(b, p.index, p.dtype, itself));
   const Type tile = k.type(k[load].results[0]);
   const Value fill = k[load].operands[2];
   const OpId made =
@@ -155,7 +155,7 @@ bool is_of_pairs(const Kernel& k, OpId op) {
 }  // namespace
 
 bool gathers_to_boxes(Kernel& kernel, PassContext& context) {
-  if (!wants_tma_aux_loads(kernel, context)) return false;
+  if (!prefers_tma_aux_loads(kernel, context)) return false;
   const std::vector<OpId> gathers =
       ops_where(kernel, kernel.body(), [&](OpId op) { return is_of_pairs(kernel, op); });
   bool changed = false;

@@ -38,7 +38,7 @@ struct Side {
 class MasksToRowBounds {
  public:
   explicit MasksToRowBounds(Kernel& k)
-      : k_(k), b_(k), rows_lie_together_(k.info.target->has_wgmma) {}
+      : k_(k), b_(k), rows_have_accumulator_layout_(k.info.target->has_wgmma) {}
 
   bool run() {
     std::vector<OpId> roots;
@@ -222,7 +222,7 @@ class MasksToRowBounds {
   /// converted there.
   std::optional<Side> row(Value v) {
     const bool is_position = iota_of(b_, v).has_value();
-    if (!is_position && !rows_lie_together_) return std::nullopt;
+    if (!is_position && !rows_have_accumulator_layout_) return std::nullopt;
     return Side{0, v, is_position};
   }
 
@@ -277,7 +277,7 @@ class MasksToRowBounds {
 
   Kernel& k_;
   Builder b_;
-  bool rows_lie_together_;
+  bool rows_have_accumulator_layout_;
   Type type_;
   std::optional<Value> columns_;  ///< of the condition; `first_` is the first of them
   Value first_;

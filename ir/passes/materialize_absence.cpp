@@ -35,7 +35,7 @@ class Materializer {
 
   bool run() {
     region(k_.body());
-    replace_settled();
+    replace_resolved();
     return changed_;
   }
 
@@ -75,9 +75,9 @@ class Materializer {
       else if (o == Assume && keep_checks_)
         assumed(op);
       else if (o == Crop)
-        settled_.emplace_back(op, k_[op].operands[0]);
+        resolved_.emplace_back(op, k_[op].operands[0]);
       else if (o == Select && is_nowhere(k_, k_[op].operands[2]))
-        settled_.emplace_back(op, side_that_is_somewhere(k_, op));
+        resolved_.emplace_back(op, side_that_is_somewhere(k_, op));
     }
   }
 
@@ -204,10 +204,10 @@ class Materializer {
     const std::size_t n = k_[from].operands.size();
     std::vector<Value> left, right;
     for (std::size_t i = 0; i < n; ++i) left.push_back(k_.add_arg(made, k_.type(k_[old].args[i])));
-    const Value left_valid = k_.add_arg(made, Type::scalar(DType::i1));
+    const Value is_left_valid = k_.add_arg(made, Type::scalar(DType::i1));
     for (std::size_t i = 0; i < n; ++i)
       right.push_back(k_.add_arg(made, k_.type(k_[old].args[n + i])));
-    const Value right_valid = k_.add_arg(made, Type::scalar(DType::i1));
+    const Value is_right_valid = k_.add_arg(made, Type::scalar(DType::i1));
     for (std::size_t i = 0; i < n; ++i) {
       k_.replace_all_uses(k_[old].args[i], left[i]);
       k_.replace_all_uses(k_[old].args[n + i], right[i]);
@@ -218,12 +218,12 @@ class Materializer {
     }
     const OpId yield = k_.terminator(made);
     Builder b(k_, yield);
-    const Value both = b.op(Opcode::And, {left_valid, right_valid});
+    const Value both = b.op(Opcode::And, {is_left_valid, is_right_valid});
     for (std::size_t i = 0; i < n; ++i)
       k_[yield].operands[i] =
-          b.select(both, k_[yield].operands[i], b.select(left_valid, left[i], right[i]));
-    const Value either =
-        b.op(Opcode::Or, {left_valid, right_valid});  // first: creating an op may move the yield
+          b.select(both, k_[yield].operands[i], b.select(is_left_valid, left[i], right[i]));
+    const Value either = b.op(
+        Opcode::Or, {is_left_valid, is_right_valid});  // first: creating an op may move the yield
     k_[yield].operands.push_back(either);
   }
 
@@ -294,7 +294,7 @@ class Materializer {
 
   /// Returns the outermost enclosing loop in which neither the op's index tiles nor the bounds
   /// change, so that loop-invariant indices can be copied ahead; the op itself if there is none.
-  OpId in_front_of_loops(OpId op, std::span<const PresenceBound> bounds) const {
+  OpId position_before_loops(OpId op, std::span<const PresenceBound> bounds) const {
     OpId at = op;
     const auto is_known = [&](Value v, OpId loop) {
       return !v || (k_.is_visible_from(v, loop) && absence_.of(v).empty());
@@ -315,7 +315,7 @@ class Materializer {
   /// Makes index tiles select nothing where one of the bounds does not hold.
   void drop_places(OpId op, std::vector<PresenceBound> bounds) {
     if (bounds.empty()) return;
-    Builder b(k_, in_front_of_loops(op, bounds));
+    Builder b(k_, position_before_loops(op, bounds));
     b.loc = k_[op].loc;
     for (PresenceBound& bound : bounds)
       if (bound.dim != PresenceBound::kNotSplit) bound.dim = 0;
@@ -423,13 +423,13 @@ class Materializer {
       else if (present)
         filled = b.select(present, v, with);
     }
-    settled_.emplace_back(op, filled);
+    resolved_.emplace_back(op, filled);
   }
 
   /// Replaces the settled ops. This comes last: they identify absent elements and define bounds.
-  void replace_settled() {
+  void replace_resolved() {
     // In reverse order, because the replacement of one may be the result of another.
-    for (auto it = settled_.rbegin(); it != settled_.rend(); ++it) {
+    for (auto it = resolved_.rbegin(); it != resolved_.rend(); ++it) {
       k_.replace_all_uses(k_[it->first].results[0], it->second);
       k_.erase(it->first);
       changed_ = true;
@@ -471,7 +471,7 @@ class Materializer {
   Absence absence_;
   BoxLimits limits_;
   std::vector<std::pair<OpId, Value>>
-      settled_;  ///< ops that define absence, and their replacements
+      resolved_;  ///< ops that define absence, and their replacements
   bool keep_checks_;
   bool changed_ = false;
 };

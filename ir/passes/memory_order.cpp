@@ -71,20 +71,20 @@ class MemoryOrder {
 
  private:
   // ---- effects of ops
-  bool meets_for_result(const OpData& d) const {
+  bool syncs_for_result(const OpData& d) const {
     using enum Opcode;
     return d.is(AtomicRmw, AtomicCas, AtomicLoad, ReadRegister) &&
            k_.type(d.results[0]).is_scalar() && !uses_.of(d.results[0]).empty();
   }
   /// Returns true if the lowering synchronizes threads before the op has its effects.
-  bool meets_before(const OpData& d) const {
-    return d.opcode == Opcode::ArriveAndTestLast || meets_for_result(d);
+  bool syncs_before(const OpData& d) const {
+    return d.opcode == Opcode::ArriveAndTestLast || syncs_for_result(d);
   }
-  bool meets_after(const OpData& d) const {
+  bool syncs_after(const OpData& d) const {
     using enum Opcode;
     if (d.is(ConvertLayout, Reduce, ArgReduce, ReduceWith))
       return !uses_.of(d.results[0]).empty() && exchanges_between_warps(k_, d);
-    return d.opcode == CtaBarrier || meets_before(d);
+    return d.opcode == CtaBarrier || syncs_before(d);
   }
 
   State open_at(OpId op, const State& open) {
@@ -100,20 +100,20 @@ class MemoryOrder {
     return found;
   }
 
-  /// Updates the open accesses. If `asks`, records a missing barrier and returns false if one is
-  /// needed before the op.
-  bool visit_leaf(OpId op, State& open, bool asks) {
+  /// Updates the open accesses. If `records_missing`, records a missing barrier and returns false
+  /// if one is needed before the op.
+  bool visit_leaf(OpId op, State& open, bool records_missing) {
     const OpData& d = k_[op];
-    if (meets_before(d)) open.clear();
-    if (asks)
+    if (syncs_before(d)) open.clear();
+    if (records_missing)
       if (State before = open_at(op, open); !before.empty()) {
         missing_ = Missing{op, std::move(before)};
         return false;
       }
     if (hazards_.access(op)) add(open, Open{op, {}});
-    if (meets_after(d)) open.clear();
-    const bool stands = d.next && k_[d.next].opcode == Opcode::CtaBarrier;
-    if (asks && is_acquire(d) && !meets_after(d) && !stands) {
+    if (syncs_after(d)) open.clear();
+    const bool precedes_barrier = d.next && k_[d.next].opcode == Opcode::CtaBarrier;
+    if (records_missing && is_acquire(d) && !syncs_after(d) && !precedes_barrier) {
       missing_ = Missing{op, {}, true};
       return false;
     }
@@ -121,38 +121,40 @@ class MemoryOrder {
   }
 
   // ---- paths
-  bool visit(OpId op, State& open, bool asks) {
+  bool visit(OpId op, State& open, bool records_missing) {
     using enum Opcode;
     const OpData& d = k_[op];
     if (d.opcode == If) {
       State other = open;
-      if (!visit(d.regions[0], open, asks) || !visit(d.regions[1], other, asks)) return false;
+      if (!visit(d.regions[0], open, records_missing) ||
+          !visit(d.regions[1], other, records_missing))
+        return false;
       add(open, other);
       return true;
     }
-    if (is_loop(d)) return visit_loop(op, open, asks);
-    return visit_leaf(op, open, asks);
+    if (is_loop(d)) return visit_loop(op, open, records_missing);
+    return visit_leaf(op, open, records_missing);
   }
-  bool visit(RegionId region, State& open, bool asks) {
+  bool visit(RegionId region, State& open, bool records_missing) {
     for (OpId op : k_.ops(region))
-      if (!visit(op, open, asks)) return false;
+      if (!visit(op, open, records_missing)) return false;
     return true;
   }
 
   /// Visits one iteration. `open` becomes the open accesses after it, `left` those where the loop
   /// ends.
-  bool visit_turn(OpId loop, State& open, State& left, bool asks) {
+  bool visit_turn(OpId loop, State& open, State& left, bool records_missing) {
     const bool tests = k_[loop].opcode == Opcode::While;
-    if (tests && !visit(k_[loop].regions[0], open, asks)) return false;
+    if (tests && !visit(k_[loop].regions[0], open, records_missing)) return false;
     if (tests) add(left, open);
-    if (!visit(k_[loop].regions.back(), open, asks)) return false;
+    if (!visit(k_[loop].regions.back(), open, records_missing)) return false;
     if (!tests) add(left, open);
     return true;
   }
 
-  bool visit_loop(OpId loop, State& open, bool asks) {
+  bool visit_loop(OpId loop, State& open, bool records_missing) {
     State start = open;
-    while (!has_independent_turns(k_, loop)) {
+    while (!has_independent_iterations(k_, loop)) {
       State turn = start, unused;
       visit_turn(loop, turn, unused, false);
       const std::size_t before = start.size();
@@ -161,7 +163,7 @@ class MemoryOrder {
     }
     State turn = start, left;
     const bool may_be_empty = k_[loop].opcode == Opcode::For;
-    if (!visit_turn(loop, turn, left, asks)) return false;
+    if (!visit_turn(loop, turn, left, records_missing)) return false;
     if (may_be_empty) add(left, open);
     // The code after the tile loop belongs to the last tile, which does not access the memory of
     // the others.

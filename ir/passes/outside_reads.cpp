@@ -292,14 +292,15 @@ class OutsideReads {
 
   Origins junction(OpId op, bool is_and) {
     const Value left = k_[op].operands[0], right = k_[op].operands[1];
-    const Origins of_left = origins(left), of_right = origins(right);
-    if (!of_left.empty() && !of_right.empty()) {
+    const Origins left_origins = origins(left), right_origins = origins(right);
+    if (!left_origins.empty() && !right_origins.empty()) {
       if (!follows_gathers_) return of_operands(op);
-      Origins all = where(of_left, op, right, is_and);
-      add(all, where(of_right, op, left, is_and));
+      Origins all = where(left_origins, op, right, is_and);
+      add(all, where(right_origins, op, left, is_and));
       return all;
     }
-    return of_right.empty() ? where(of_left, op, right, is_and) : where(of_right, op, left, is_and);
+    return right_origins.empty() ? where(left_origins, op, right, is_and)
+                                 : where(right_origins, op, left, is_and);
   }
 
   Kernel& k_;

@@ -98,7 +98,7 @@ class LoopPipeliner {
     std::vector<OpId> slices;
     for (const OpId op : k_.ops(body_))
       if (std::ranges::any_of(copies_->loads(), [&](const OperandLoad& load) {
-            return load.lines && load.slice.contains(op);
+            return load.lines && load.offset_ops.contains(op);
           }))
         slices.push_back(op);
     erase_unused(k_, std::move(slices));

@@ -107,7 +107,7 @@ class Mainloops {
     LoopOrder order = loop_order(k_, *graph_, dots, special, steps);
     if (plan_.warp_scheduler_barrier && !plan_.pingpong)
       order.section = ordered_section_of(*graph_, dots, order, context_.planned.schedule.get());
-    if (order.section.first && meets_within(order)) {
+    if (order.section.first && syncs_within(order)) {
       context_.remark(Remark::Kind::Missed, k_[dots.loop].loc,
                       "no warp_scheduler_barrier: warpgroups exchange elements between their MMAs");
       order.section = {};
@@ -119,7 +119,7 @@ class Mainloops {
   }
 
   /// Returns true if all warpgroups synchronise within the turn of one, which would never end.
-  bool meets_within(const LoopOrder& order) const {
+  bool syncs_within(const LoopOrder& order) const {
     const auto first = std::ranges::find(order.ops, order.section.first, &ScheduledOp::op),
                last = std::ranges::find(order.ops, order.section.last, &ScheduledOp::op);
     const auto exchanges = [&](OpId op) { return exchanges_between_warps(k_, k_[op]); };

@@ -312,7 +312,7 @@ void drop_tma_aux_loads_unless_possible(const Kernel& k, const KernelSummary& s,
   if (s.max_accumulator_elems == 0) return;
   context.remark(Remark::Kind::Missed, {},
                  !k.info.target->has_tma
-                     ? fmt::format("no auxiliary loads by TMA: {} has none", k.info.target.name())
+                     ? fmt::format("no auxiliary loads by TMA: {} has no TMA", k.info.target.name())
                  : !p.wgmma ? "no auxiliary loads by TMA: the MMAs are not wgmmas"
                  : !has_any ? "no auxiliary loads by TMA: the mainloops have none that TMA supports"
                             : "no auxiliary loads by TMA: the operands leave no shared memory");
@@ -472,7 +472,7 @@ bool plan(Kernel& kernel, PassContext& context) {
   const bool swap_ab = swap_if_wanted(kernel, context);
   const KernelSummary s = summarize(kernel);
   if (!context.plan) {
-    context.plan = make_plan(kernel, s, wants_tma_aux_loads(kernel, context));
+    context.plan = make_plan(kernel, s, prefers_tma_aux_loads(kernel, context));
     const bool was_wgmma = context.plan->wgmma;
     const bool is_graph = was_wgmma && is_of_graph(kernel, s, *context.plan);
     const PlanPatch fields = applicable_fields(kernel, context, was_wgmma, is_graph);

@@ -48,7 +48,7 @@ class BranchOfMainloops {
     for (OpId op : ops_)
       if (is_mainloop(k_, op) || is_dropped_store(op)) take_out(op);
     for (Value v : k_[k_.terminator(k_[branch_].regions[0])].operands) take_out(k_[v].def);
-    while (!settle_groups()) {
+    while (!divide_into_groups()) {
     }
     move();
   }
@@ -107,7 +107,7 @@ class BranchOfMainloops {
   /// Divides the remaining ops into branches. An op that is taken out keeps its place among effects
   /// and after the ops that it needs. Returns false if a pure op that several branches use was
   /// taken out.
-  bool settle_groups() {
+  bool divide_into_groups() {
     group_.clear();
     int now = 0;
     bool has_effects = false;
@@ -140,8 +140,8 @@ class BranchOfMainloops {
       k_.unlink(op);
       if (is_out(op)) {
         // Before the open branch, unless the op needs a value of it or must keep its order.
-        const bool behind = open && (uses_group(op, now) || (!is_pure(op) && has_effects(now)));
-        if (behind) open = OpId();
+        const bool is_after = open && (uses_group(op, now) || (!is_pure(op) && has_effects(now)));
+        if (is_after) open = OpId();
         k_.insert_before(open ? open : branch_, op);
         if (is_mainloop(k_, op)) bound_trips(op);
         continue;

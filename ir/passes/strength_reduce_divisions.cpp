@@ -126,10 +126,10 @@ class StrengthReduceDivisions {
   /// can be recomputed: a quotient by 0 is poison, which is harmless unless it is used.
   bool is_invariant(Value v, OpId loop) {
     const auto [it, is_new] = invariant_.try_emplace({v.index, loop.index}, false);
-    if (is_new) it->second = k_.is_visible_from(v, loop) || can_be_in_front(v, loop);
+    if (is_new) it->second = k_.is_visible_from(v, loop) || is_computable_before(v, loop);
     return it->second;
   }
-  bool can_be_in_front(Value v, OpId loop) {
+  bool is_computable_before(Value v, OpId loop) {
     const OpId def = k_[v].def;
     if (!def) return false;
     const OpData& d = k_[def];
@@ -140,7 +140,7 @@ class StrengthReduceDivisions {
   /// Returns a copy of the value before the loop. It is a copy because values that the loop
   /// computes from kernel arguments would take registers throughout, and registers are scarce in
   /// tile loops.
-  Value copy_in_front(Builder& b, Value v, OpId loop) {
+  Value copy_before(Builder& b, Value v, OpId loop) {
     ValueMap copies;
     return clone_computation(b, v, copies,
                              [&](Value o) { return k_.is_visible_from(o, loop) ? o : Value(); });
@@ -156,7 +156,7 @@ class StrengthReduceDivisions {
     if (!is_new) return it->second;
     Builder b(k_, loop);
     b.loc = loc;
-    const Value divisor = as(b, copy_in_front(b, d, loop), DType::u32);
+    const Value divisor = as(b, copy_before(b, d, loop), DType::u32);
     return it->second = b.div(b.constant(Type::scalar(DType::u32), kAllOnes), divisor);
   }
 

@@ -90,17 +90,17 @@ class EpilogueSubtiles {
   /// Collects the loads that may move to the store, because nothing is written in between, and
   /// those that may move before the wait for the last MMAs.
   void collect_movable() {
-    std::unordered_set<OpId> behind_wait;
+    std::unordered_set<OpId> after_wait;
     for (OpId op : k_.ops(region_)) {
       if (op == store_) break;
       if (stores(k_, op)) loads_.clear();
       if (stores(k_, op) || k_[op].opcode == Opcode::GridDependencyWait) wait_ = OpId();
-      if (k_[op].opcode == Opcode::DotWait) wait_ = op, behind_wait.clear();
-      behind_wait.insert(op);
+      if (k_[op].opcode == Opcode::DotWait) wait_ = op, after_wait.clear();
+      after_wait.insert(op);
       if (k_[op].opcode != Opcode::LoadView) continue;
       loads_.insert(op);
       for (Value v : k_[op].operands)
-        if (behind_wait.contains(k_[v].def)) late_.insert(op);
+        if (after_wait.contains(k_[v].def)) late_.insert(op);
     }
   }
 

@@ -225,10 +225,10 @@ class ScheduleReader {
     }
     std::ranges::stable_sort(steps, {}, &Step::order);
     // If dots stay in flight, a TMA load follows the wait that retires the readers of its slot.
-    const auto is_in_front = [&](const Step& copy) {
+    const auto precedes = [&](const Step& copy) {
       return in_flight_ == 0 || copy.role != consumer_ || copies_.at(copy.op).by_threads;
     };
-    const auto behind = std::ranges::stable_partition(copies, is_in_front).begin();
+    const auto behind = std::ranges::stable_partition(copies, precedes).begin();
     copies.insert(behind, steps.begin(), steps.end());
   }
 

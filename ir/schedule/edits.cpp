@@ -149,10 +149,10 @@ class Editor {
 
   void step() {
     const Label op(in_.take());
-    const auto has_it = [&](const LoopSchedule& loop) {
+    const auto contains_step = [&](const LoopSchedule& loop) {
       return std::ranges::find(loop.steps, op, &Step::op) != loop.steps.end();
     };
-    const auto loop = std::ranges::find_if(s_.loops, has_it);
+    const auto loop = std::ranges::find_if(s_.loops, contains_step);
     if (loop == s_.loops.end()) refuse(Rule::L1, "no loop has a step {}", op);
     Step other;
     Step& at = loop == s_.loops.end() ? other : *std::ranges::find(loop->steps, op, &Step::op);

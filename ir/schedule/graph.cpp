@@ -93,7 +93,7 @@ OperandSource source_of(const Kernel& k, OpId dot, std::size_t operand) {
   return source;
 }
 
-bool lies_as_read(const Kernel& k, OpId dot, std::size_t operand) {
+bool is_in_operand_layout(const Kernel& k, OpId dot, std::size_t operand) {
   const OperandSource source = source_of(k, dot, operand);
   const Type tile = k.type(source.tile);
   const LinearLayout *from = tile.layout(), *to = k.type(k[dot].operands[operand]).layout();
@@ -245,7 +245,7 @@ void Graph::add_memory_edges(RegionId region) {
       const Access &a = all[i], &b = all[j];
       if (i < j && a.node != b.node && hazards.may_collide(a.what, b.what))
         add_edge({a.node, b.node, 0, EdgeKind::Memory, {}});
-      if (in_loop && !has_independent_turns(k_, owner) &&
+      if (in_loop && !has_independent_iterations(k_, owner) &&
           hazards.may_collide(a.what, b.what, owner))
         add_edge({a.node, b.node, 1, EdgeKind::Memory, {}});
     }

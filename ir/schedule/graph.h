@@ -59,7 +59,7 @@ OperandSource source_of(const Kernel& k, OpId dot, std::size_t operand);
 /// Returns true if each thread already holds the elements that the dot reads: the operand is not
 /// transposed, and its conversion moves no data between threads. Without layouts (tile form), only
 /// the transposition is checked.
-bool lies_as_read(const Kernel& k, OpId dot, std::size_t operand);
+bool is_in_operand_layout(const Kernel& k, OpId dot, std::size_t operand);
 
 /// Returns the operands of the op and of all ops nested in it.
 std::vector<Value> used_by(const Kernel& k, OpId op);

@@ -27,8 +27,8 @@ class Channels {
       for (Label l : c.payload) payload(c, l);
       derived.slot_bytes = slot_bytes(c);
       if (c.kind == ChannelKind::Tma && derived.slot_bytes > kMaxSlotBytes)
-        j_.refuse(Rule::C2, {}, "one slot of {} has {} bytes, an mbarrier counts {}", c.name,
-                  derived.slot_bytes, kMaxSlotBytes);
+        j_.refuse(Rule::C2, {}, "one slot of {} has {} bytes, but an mbarrier counts at most {}",
+                  c.name, derived.slot_bytes, kMaxSlotBytes);
       if (c.slots < derived.minimal_slots)
         j_.refuse(Rule::C4, {c.payload.front()}, "{} has {} slots, it needs {}", c.name, c.slots,
                   derived.minimal_slots);
@@ -77,9 +77,8 @@ class Channels {
                        "{} columns {}: {} is not a channel of stores", c.name, c.columns,
                        name(c.kind));
     if (c.columns % kMmaColumns != 0)
-      return j_.refuse(Rule::C13, {c.payload.front()},
-                       "{} columns {}: accumulators have them by {}", c.name, c.columns,
-                       kMmaColumns);
+      return j_.refuse(Rule::C13, {c.payload.front()}, "{} columns {}: not a multiple of {}",
+                       c.name, c.columns, kMmaColumns);
     bool is_any_wider = false;
     for (Label l : c.payload) {
       const Type tile = tile_of(l);
@@ -107,7 +106,7 @@ class Channels {
   }
 
   std::string why_not_tma(const OpData& d) const {
-    if (!j_.s.target->has_tma) return fmt::format("{} has none", j_.s.target.name());
+    if (!j_.s.target->has_tma) return fmt::format("{} has no TMA", j_.s.target.name());
     if (d.opcode != Opcode::LoadView) return "it is addressed by pointers";
     return std::string(why_not_tma_load(j_.k, d));
   }
@@ -134,10 +133,10 @@ class Channels {
                       : !j_.s.target->has_tma ? fmt::format("{} has no TMA", j_.s.target.name())
                                               : std::string(why_not_tma_store(j_.k, d));
     // Overwriting and reducing stores may share a store channel, but not a reduce channel.
-    if (why.empty() && c.kind == ChannelKind::Reduce && !reduces(l)) why = "it overwrites";
+    if (why.empty() && c.kind == ChannelKind::Reduce && !reduces(l)) why = "it is not a reduction";
     if (why.empty() && c.kind == ChannelKind::Store &&
         std::ranges::all_of(c.payload, [&](Label other) { return reduces(other); }))
-      why = "it reduces";
+      why = "it is a reduction";
     if (!why.empty()) j_.refuse(Rule::C9, {l}, "{} by TMA {}: {}", l, name(c.kind), why);
   }
 
@@ -151,7 +150,8 @@ class Channels {
     const bool has_halves = std::ranges::any_of(
         c.payload, [&](Label l) { return is_multicast_splittable(j_.k, j_.k[j_.op_of(l)]); });
     if (!has_halves)
-      j_.refuse(Rule::C7, {c.payload.front()}, "{} multicast: its boxes have no halves", c.name);
+      j_.refuse(Rule::C7, {c.payload.front()},
+                "{} multicast: its boxes cannot be split into halves", c.name);
   }
 
   void registers(const Channel& c) {

@@ -31,7 +31,7 @@ class Dots {
     const MatrixType* type = matrix_type(j_.k, j_.k[j_.op_of(d.dot)]);
     if (d.engine == Engine::Fma) return;
     if (!type)
-      return j_.refuse(Rule::W1, {d.dot}, "{}: tensor cores do not take {}", d.dot,
+      return j_.refuse(Rule::W1, {d.dot}, "{}: tensor cores do not support {}", d.dot,
                        name(j_.k.type(j_.k[j_.op_of(d.dot)].operands[0]).dtype()));
     if (d.engine != Engine::Wgmma) return;
     if (!j_.s.target->has_wgmma)
@@ -50,7 +50,7 @@ class Dots {
     const std::int64_t rows = acc.shape()[d.flip ? 1 : 0], depth = a.shape()[1];
     const int warps = j_.s.roles[role].warps, groups = j_.warpgroups(role);
     if (groups == 0 || warps % kWarpgroupWarps != 0)
-      return j_.refuse(Rule::W2, {d.dot}, "{}: the {} warps of {} are no whole warpgroups", d.dot,
+      return j_.refuse(Rule::W2, {d.dot}, "{}: the {} warps of {} are not whole warpgroups", d.dot,
                        warps, j_.role_name(role));
     const WarpGrid grid = grid_of(d, role);
     const std::int64_t all_columns = acc.shape()[d.flip ? 0 : 1],
@@ -81,8 +81,8 @@ class Dots {
     const std::int64_t takes = columns / 2 + kNonAccumulatorRegisters;
     if (takes > has)
       j_.refuse(Rule::W8, {d.dot},
-                "{} needs {} registers in one instruction, a thread of {} warps enters "
-                "with {}",
+                "one instruction of {} needs {} registers, but a thread of a CTA of {} "
+                "warps starts with {}",
                 d.dot, takes, warps, has);
   }
 
@@ -94,13 +94,13 @@ class Dots {
     if (a.source.kind != OperandSource::Kind::Computed || a.shared) return;
     const Label maker = a.nodes.empty() ? Label() : j_.label(a.nodes.front());
     if (grid_of(d, role).columns > 1)
-      return j_.refuse(Rule::W13, {d.dot, maker}, "{} is split along columns, its A along rows",
+      return j_.refuse(Rule::W13, {d.dot, maker}, "{} is split along columns, but its A along rows",
                        d.dot);
     // The layouts of a flipped dot differ from those of the kernel: only check its transposition.
-    if (d.flip ? a.source.transposed : lies_as_read(j_.k, op, i)) return;
+    if (d.flip ? a.source.transposed : is_in_operand_layout(j_.k, op, i)) return;
     j_.refuse(Rule::W6, {d.dot, maker},
               "{}: rows of A are in other warps: flip {} or give it an smem channel", d.dot,
-              maker ? maker : "what makes it");
+              maker ? maker : "the op that computes it");
   }
 
   /// Checks that readers of an accumulator run before its registers are overwritten. The chained
@@ -160,7 +160,7 @@ class Dots {
     const std::int64_t bytes = tile.shape()[static_cast<std::size_t>(fast)] * type.bits / 8;
     const Label label = j_.label(*j_.g.find(source.op));
     if (fast != k_dim && !type.any_major())
-      j_.refuse(Rule::W7, {d.dot, label}, "{}: {} is MN-major, {} needs K-major", d.dot, label,
+      j_.refuse(Rule::W7, {d.dot, label}, "{}: {} is MN-major, but {} needs K-major", d.dot, label,
                 type.name);
     if (bytes % kSwizzleBytes != 0)
       j_.refuse(Rule::W7, {d.dot, label}, "{}: rows of {} have {} bytes, not a multiple of {}",

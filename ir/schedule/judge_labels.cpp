@@ -44,7 +44,7 @@ class Labels {
 
   void role(std::size_t index, std::string_view what) {
     if (index >= j_.s.roles.size())
-      j_.refuse(Rule::L2, {}, "{} is of role {}, there are {}", what, index, j_.s.roles.size());
+      j_.refuse(Rule::L2, {}, "{} is of role {}, but there are {}", what, index, j_.s.roles.size());
   }
 
   /// Checks that the label is that of a node, and that the node has the given kind, if any.

@@ -182,9 +182,9 @@ void judge_memory_order(Judging& j) {
       const Place &from = *j.place(e.from), &to = *j.place(e.to);
       const bool is_ahead = j.is_copy(e.to) || from.role != to.role;
       if (!is_ahead && from.comes_before(to, e.distance)) continue;
-      j.refuse(Rule::G8, {j.label(e.to), j.label(e.from)}, "{} may touch what {} {} touches",
+      j.refuse(Rule::G8, {j.label(e.to), j.label(e.from)}, "{} may access what {} {} accesses",
                j.label(e.to), j.label(e.from),
-               e.distance > 0 ? "of the iteration before" : "of the same iteration");
+               e.distance > 0 ? "of the previous iteration" : "of the same iteration");
     }
 }
 

@@ -57,10 +57,11 @@ class Resources {
   void threads() {
     const int threads = 32 * j_.total_warps();
     if (threads > target_.max_threads_per_cta)
-      j_.refuse(Rule::R6, {}, "{} threads, {} allowed", threads, target_.max_threads_per_cta);
+      j_.refuse(Rule::R6, {}, "{} threads, but a CTA has at most {}", threads,
+                target_.max_threads_per_cta);
     else if (threads * j_.s.tiles.ctas > target_.max_threads_per_sm)
-      j_.refuse(Rule::R6, {}, "{} CTAs of {} threads, an SM has {}", j_.s.tiles.ctas, threads,
-                target_.max_threads_per_sm);
+      j_.refuse(Rule::R6, {}, "{} CTAs of {} threads, but an SM has at most {}", j_.s.tiles.ctas,
+                threads, target_.max_threads_per_sm);
   }
 
   void registers() {
@@ -73,15 +74,14 @@ class Resources {
       if (r.regs == 0) continue;
       if (!target_.has_wgmma || r.regs % target_.register_unit != 0 ||
           r.regs < target_.least_setmaxnreg || r.regs > target_.most_setmaxnreg)
-        j_.refuse(Rule::R3, {}, "{}: setmaxnreg has no {} registers", r.name, r.regs);
+        j_.refuse(Rule::R3, {}, "{}: setmaxnreg does not support {} registers", r.name, r.regs);
       if (r.warps % kWarpgroupWarps != 0)
-        j_.refuse(Rule::R4, {},
-                  "{}: {} warps are no whole warpgroups, registers are "
-                  "theirs",
+        j_.refuse(Rule::R4, {}, "{}: a register count requires whole warpgroups, not {} warps",
                   r.name, r.warps);
     }
     if (taken > at_entry * warps)
-      j_.refuse(Rule::R3, {}, "roles take {} registers of {} a lane", taken, at_entry * warps);
+      j_.refuse(Rule::R3, {}, "roles take {} registers per lane, but there are {}", taken,
+                at_entry * warps);
   }
 
   std::int64_t registers_of(Type tile, std::size_t role) const {

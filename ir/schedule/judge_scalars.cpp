@@ -129,8 +129,8 @@ void judge_tiles(Judging& j) {
   const bool multicasts = std::ranges::any_of(j.s.channels, &Channel::multicast);
   if (t.order == TileOrder::Counter && (t.cluster > 1 ? !multicasts : uses_pdl(j.k)))
     j.refuse(Rule::T1, {}, "{}",
-             t.cluster > 1 ? "tiles from a counter go to clusters that multicast, and to no others"
-                           : "a kernel that waits for the one before it has no counter of tiles");
+             t.cluster > 1 ? "clusters take tiles from a counter only with multicast"
+                           : "a kernel with grid_dependency_wait has no counter of tiles");
   if (t.overlap && t.order == TileOrder::Each)
     j.refuse(Rule::T3, {}, "tiles overlap outside of a persistent kernel");
   Scalars(j).tiles_in_turn();

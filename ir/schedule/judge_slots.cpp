@@ -29,7 +29,7 @@ class Slots {
         if (c.kind == ChannelKind::Tma || c.kind == ChannelKind::CpAsync) released(c, l);
       }
       if (is_stored)
-        for (const Token& t : j_.s.tokens) meeting(c, t);
+        for (const Token& t : j_.s.tokens) store_within_token(c, t);
     }
   }
 
@@ -84,7 +84,7 @@ class Slots {
   // ---- order
   /// Checks that no tile is both stored and read within a token: all warpgroups must store before
   /// one of them reads, but a token admits one warpgroup at a time.
-  void meeting(const Channel& c, const Token& t) {
+  void store_within_token(const Channel& c, const Token& t) {
     if (j_.warpgroups(t.role) < 2) return;
     for (Label l : c.payload) {
       const std::size_t writer = *j_.g.find(l);

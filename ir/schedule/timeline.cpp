@@ -216,8 +216,8 @@ class TimelineModel {
     double at;
     std::string_view what = {}, of = {};
 
-    void wait_for(double time, std::string_view thing, std::string_view owner) {
-      if (time > at) *this = {time, thing, owner};
+    void wait_for(double time, std::string_view awaited, std::string_view owner) {
+      if (time > at) *this = {time, awaited, owner};
     }
   };
 

@@ -173,14 +173,15 @@ inline bool other_iteration_is_loaded(Kernel& k, std::size_t n) {
   if (!load) return false;
   const OpId loop = loop_around(k, load);
   const Value iteration = k[k[loop].regions[0]].args[0];
-  const std::function<bool(Value)> comes_from = [&](Value v) {
+  const std::function<bool(Value)> originates_from = [&](Value v) {
     const OpId def = k[v].def;
-    return v == iteration ||
-           (def && loop_around(k, def) == loop && std::ranges::any_of(k[def].operands, comes_from));
+    return v == iteration || (def && loop_around(k, def) == loop &&
+                              std::ranges::any_of(k[def].operands, originates_from));
   };
   const auto& operands = k[load].operands;
   constexpr std::ptrdiff_t kFirstCoordinate = 3;
-  const auto at = std::find_if(operands.begin() + kFirstCoordinate, operands.end(), comes_from);
+  const auto at =
+      std::find_if(operands.begin() + kFirstCoordinate, operands.end(), originates_from);
   if (at == operands.end()) return false;
   set_operand(k, load, static_cast<std::size_t>(at - operands.begin()), Opcode::Add,
               kIterationRows);

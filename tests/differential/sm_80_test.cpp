@@ -329,7 +329,7 @@ TEST(Sm80, NoLoadsByTma) {
     expect_older_path(k);
     code.push_back(ir::print(k.simt));
     const auto says_so = [](const ir::Remark& r) {
-      return r.reason == "no auxiliary loads by TMA: sm_80 has none";
+      return r.reason == "no auxiliary loads by TMA: sm_80 has no TMA";
     };
     EXPECT_EQ(std::ranges::count_if(k.remarks, says_so), by_tma ? 1 : 0);
   }

@@ -57,7 +57,7 @@ class SolvedConditions {
     Linear offset;
   };
   /// kv < form if `is_upper`, else kv >= form. If `of` is present, the quotient takes the place of
-  /// kv. The symbols of the form do not fall with q.
+  /// kv. The symbols of the form are non-decreasing in q.
   struct Limit {
     Linear form;
     bool is_upper;
@@ -73,8 +73,8 @@ class SolvedConditions {
   Solution solve(const MaskCondition& c) const;
   /// Returns bounds of an opaque part of the formula, over all positions.
   Interval truth_of_opaque(const MaskFormula& f) const;
-  /// Returns true if an opaque part compares a value that rises with q with a number, so that it
-  /// changes at most once between the first row and the last one.
+  /// Returns true if an opaque part compares a value that increases with q with a number, so that
+  /// it changes at most once between the first row and the last one.
   bool is_of_rows(const MaskFormula& f) const;
   /// Returns the nodes below `id`, inclusive, that may wrap around.
   std::vector<MaskNodeId> wrapping(MaskNodeId id) const;
@@ -109,7 +109,8 @@ class SolvedConditions {
   /// Returns true for a positive constant or a Scalar.
   bool is_divisor(MaskNodeId id) const;
   std::optional<Quotient> quotient(const MaskCondition& c) const;
-  /// Returns true for q, a Scalar, or a quotient of q plus numbers; none of them falls with q.
+  /// Returns true for q, a Scalar, or a quotient of q plus numbers; all of them are non-decreasing
+  /// in q.
   bool is_symbol(MaskNodeId id) const;
   bool is_rising(MaskNodeId id) const;
   bool is_number(MaskNodeId id) const;

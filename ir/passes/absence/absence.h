@@ -164,7 +164,7 @@ class Absence {
   void branch(OpId op);
   PresenceBound guarded(OpId choice, Value condition, bool when, PresenceBound bound,
                         RegionId from);
-  Value visible_behind(OpId choice, RegionId from, Value v);
+  Value visible_after(OpId choice, RegionId from, Value v);
 
   // ---- loops (absence_carry.cpp)
   void loop(OpId op);
@@ -177,8 +177,8 @@ class Absence {
   bool begin_alike(OpId loop, std::size_t i, const List& carried);
   void lack_alike(OpId loop, std::size_t i, const List& found);
   bool is_invariant(OpId loop, Value v, int depth = 0) const;
-  void move_in_front(OpId loop, Value v);
-  bool bring_in_front(OpId loop, const PresenceBound& bound);
+  void move_before(OpId loop, Value v);
+  bool hoist_bound(OpId loop, const PresenceBound& bound);
   void keep(OpId loop, std::size_t i, const List& varying, const List& invariant);
   Value sum_that_keeps(Builder& b, OpId next, Value old, const List& varying);
   Value cropped(Builder& b, Value v, std::span<const PresenceBound> bounds);
@@ -219,7 +219,7 @@ class Absence {
   std::vector<OpId> masked_choices_;
   std::size_t rewritten_ = 0;  ///< number of rewritten loop carries
   bool defines_carries_;
-  int unsettled_ = 0;  ///< enclosing loops whose carries are not settled yet
+  int open_loops_ = 0;  ///< enclosing loops whose carries are not settled yet
 };
 
 /// Returns true if the bound starts at `offset`, or at a cast of it.

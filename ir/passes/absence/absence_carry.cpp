@@ -45,21 +45,21 @@ bool Absence::is_invariant(OpId loop, Value v, int depth) const {
   return std::ranges::all_of(d.operands, [&](Value o) { return is_invariant(loop, o, depth + 1); });
 }
 
-void Absence::move_in_front(OpId loop, Value v) {
+void Absence::move_before(OpId loop, Value v) {
   if (!v || !is_inside_loop(k_, loop, v)) return;
   const OpId def = k_[v].def;
   const std::vector<Value> operands(k_[def].operands.begin(), k_[def].operands.end());
-  for (Value o : operands) move_in_front(loop, o);
+  for (Value o : operands) move_before(loop, o);
   k_.unlink(def);
   k_.insert_before(loop, def);
   // Facts proved at the old position may not hold at the new one.
   k_[def].attrs.erase(AttrName::in_bounds);
 }
 
-bool Absence::bring_in_front(OpId loop, const PresenceBound& bound) {
+bool Absence::hoist_bound(OpId loop, const PresenceBound& bound) {
   for (Value v : {bound.offset, bound.limit, bound.mask})
     if (!is_invariant(loop, v)) return false;
-  for (Value v : {bound.offset, bound.limit, bound.mask}) move_in_front(loop, v);
+  for (Value v : {bound.offset, bound.limit, bound.mask}) move_before(loop, v);
   return true;
 }
 
@@ -142,7 +142,7 @@ bool Absence::grow(OpId loop, std::size_t i, List& carried) {
   const List found(of(next).begin(), of(next).end());
   bool changed = false;
   for (const PresenceBound& bound : found) {
-    if (has_bound(carried, bound) || !bring_in_front(loop, bound)) continue;
+    if (has_bound(carried, bound) || !hoist_bound(loop, bound)) continue;
     carried.push_back(bound);
     changed = true;
   }
@@ -271,9 +271,9 @@ bool Absence::follow(OpId id) {
     changed = false;
     for (RegionId r : regions)
       for (std::size_t i = 0; i < carries; ++i) set(loop_carries(k_, r)[i], carried[i]);
-    ++unsettled_;
+    ++open_loops_;
     for (RegionId r : regions) region(r);
-    --unsettled_;
+    --open_loops_;
     for (std::size_t i = 0; i < carries && round < rounds; ++i) changed |= grow(id, i, carried[i]);
   }
   const auto any = [&](bool (Absence::*rewrites)(OpId, std::size_t, const List&)) {
@@ -282,7 +282,7 @@ bool Absence::follow(OpId id) {
     return false;
   };
   for (std::size_t i = 0; i < carries; ++i) set(k_[id].results[i], carried[i]);
-  if (unsettled_ != 0) return true;
+  if (open_loops_ != 0) return true;
   if (defines_carries_ && any(&Absence::begin_apart)) return false;
   // Visit nested loops, now that the absence of their initial values is known.
   const std::size_t before = rewritten_;

@@ -83,9 +83,9 @@ void Absence::select_present(OpId id) {
   const Value condition = k_[id].operands[0];
   List all(of(condition).begin(), of(condition).end());
   merge_bounds(all, of(k_[id].operands[1]));
-  PresenceBound there{PresenceBound::kElements};
-  there.mask = present_condition(id, condition);
-  merge_bounds(all, std::array{there});
+  PresenceBound elements{PresenceBound::kElements};
+  elements.mask = present_condition(id, condition);
+  merge_bounds(all, std::array{elements});
   set(k_[id].results[0], std::move(all));
 }
 
@@ -176,7 +176,7 @@ void Absence::join_edges(OpId id, const Sides& sides, List& all) {
 // ---- branches -----------------------------------------------------------------------------------
 /// Returns the value in a form that is visible after `choice`. A value of region `from` of the
 /// branch becomes a result of the branch, which is 0 if the other region is taken.
-Value Absence::visible_behind(OpId choice, RegionId from, Value v) {
+Value Absence::visible_after(OpId choice, RegionId from, Value v) {
   if (!from || k_.is_visible_from(v, choice)) return v;
   Value& out = exported_[{choice, v}];
   if (out) return out;
@@ -205,7 +205,7 @@ PresenceBound Absence::guarded(OpId choice, Value condition, bool when, Presence
   for (; made_.contains({choice, slot}); ++slot)
     if (made_[{choice, slot}].from == key) return made_[{choice, slot}].bounds[0];
   for (Value* part : {&bound.offset, &bound.limit, &bound.mask})
-    if (*part) *part = visible_behind(choice, from, *part);
+    if (*part) *part = visible_after(choice, from, *part);
   Builder b = Builder::behind(k_, choice);
   const auto choose = [&](Value mine, Value other) {
     return when ? b.select(condition, mine, other) : b.select(condition, other, mine);

@@ -47,9 +47,9 @@ PresenceBound Absence::sorted_elements(Builder& b, OpId id, std::span<const Pres
   }
   const std::int64_t kept = sorted.shape()[static_cast<std::size_t>(axis)];
   const Value index = repeated(b, index_line(b, DType::i32, kept), axis, sorted.shape());
-  PresenceBound there{PresenceBound::kElements};
-  there.mask = b.cmp("lt", index, count);
-  return there;
+  PresenceBound elements{PresenceBound::kElements};
+  elements.mask = b.cmp("lt", index, count);
+  return elements;
 }
 
 void Absence::sort(OpId id) {

@@ -91,9 +91,9 @@ PresenceBound Absence::concatenated(OpId id, std::span<const Value> parts,
       const Value m = mask_of_all(b, bounds[i], type);
       masks.push_back(m ? m : b.constant(type.with_elem({DType::i1, false}), std::int64_t{1}));
     }
-    PresenceBound there{PresenceBound::kElements};
-    there.mask = b.op(Opcode::TileConcat, masks, {{AttrName::axis, axis}});
-    made = {key, {there}};
+    PresenceBound elements{PresenceBound::kElements};
+    elements.mask = b.op(Opcode::TileConcat, masks, {{AttrName::axis, axis}});
+    made = {key, {elements}};
   }
   return made.bounds[0];
 }
@@ -137,12 +137,12 @@ void Absence::gather(OpId id) {
       Builder b(k_, id);
       const Value present = mask_of_all(b, chosen, k_.type(tile));
       const Value absent = b.op(Opcode::Not, {present});
-      PresenceBound there{PresenceBound::kElements};
+      PresenceBound elements{PresenceBound::kElements};
       // The result is absent where the index is, whatever is gathered there.
       const Value at = filled_index(b, id);
-      there.mask =
+      elements.mask =
           b.op(Opcode::Not, {b.op(Opcode::Gather, {absent, at}, {{AttrName::axis, axis}})});
-      made = {chosen, {there}};
+      made = {chosen, {elements}};
     }
     all.push_back(made.bounds[0]);
   }
@@ -183,11 +183,11 @@ void Absence::scatter(OpId id) {
     const Value present = mask_of_all(b, before, k_.type(into)), index = dropped_index(b, id);
     const Type flags = k_.type(index).with_elem({DType::i1, false});
     const Value ones = b.constant(flags, std::int64_t{1});
-    PresenceBound there{PresenceBound::kElements};
-    there.mask =
+    PresenceBound elements{PresenceBound::kElements};
+    elements.mask =
         b.op(Opcode::Scatter, {present, index, ones},
              {{AttrName::axis, k_[id].attrs.i(AttrName::axis)}, {AttrName::kind, "store"}});
-    made = {key, {there}};
+    made = {key, {elements}};
   }
   set(k_[id].results[0], made.bounds);
 }

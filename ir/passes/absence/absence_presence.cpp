@@ -90,9 +90,9 @@ void Absence::refuse(OpId loop, Value start, Value next) const {
 /// Replaces all uses of `v` by `v` restricted to `present` and cropped by `cut`.
 void Absence::replace_by_present(Builder& b, Value v, Value present,
                                  std::span<const PresenceBound> cut) {
-  const Value there = only_where(b, present, v);
-  const OpId choice = k_[there].def, nowhere = k_[k_[choice].operands[2]].def;
-  const Value all = cropped(b, there, cut);
+  const Value where_present = only_where(b, present, v);
+  const OpId choice = k_[where_present].def, nowhere = k_[k_[choice].operands[2]].def;
+  const Value all = cropped(b, where_present, cut);
   k_.replace_all_uses(v, all);
   // Restore the uses in the replacement itself.
   k_[nowhere].operands[0] = v;
@@ -114,10 +114,10 @@ void Absence::add_presence(OpId loop, std::size_t i, const List& always, bool ke
   };
   Builder b(k_, loop);
   const Value begins = any_value(b, start), all = mask_of_all(b, masks, type);
-  Value is_there = present(b, start);
-  if (all) is_there = b.op(Opcode::And, {is_there, all});
+  Value is_present = present(b, start);
+  if (all) is_present = b.op(Opcode::And, {is_present, all});
   loop_inits(k_[loop])[i] = begins;
-  const Value was_there = add_carry(k_, loop, is_there), old = body_carries(k_, loop)[i];
+  const Value was_present = add_carry(k_, loop, is_present), old = body_carries(k_, loop)[i];
   const std::vector<RegionId> regions(k_[loop].regions.begin(), k_[loop].regions.end());
   for (RegionId r : regions) {
     b.before(k_[r].first);
@@ -127,12 +127,12 @@ void Absence::add_presence(OpId loop, std::size_t i, const List& always, bool ke
   const Value next = k_[yield].operands[i], has = present(b, next);
   const Value plain = any_value(b, next);
   const Value yielded = keeps ? b.select(has, plain, old) : plain;
-  const Value flags = keeps ? b.op(Opcode::Or, {has, was_there}) : has;
+  const Value flags = keeps ? b.op(Opcode::Or, {has, was_present}) : has;
   k_[yield].operands[i] = yielded;
   k_[yield].operands.push_back(flags);
 
-  Builder behind = Builder::behind(k_, loop);
-  replace_by_present(behind, k_[loop].results[i], k_[loop].results.back(), cut);
+  Builder after = Builder::behind(k_, loop);
+  replace_by_present(after, k_[loop].results[i], k_[loop].results.back(), cut);
   ++rewritten_;
 }
 

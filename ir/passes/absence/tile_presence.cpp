@@ -49,7 +49,7 @@ const PresentLines& TilePresence::of(Value v) {
   return known_[v] = std::move(found);
 }
 
-PresentLines TilePresence::nothing_absent(Value v) const {
+PresentLines TilePresence::all_present(Value v) const {
   PresentLines p;
   p.is_known = true;
   p.dims.resize(static_cast<std::size_t>(k_.type(v).rank()));
@@ -58,7 +58,7 @@ PresentLines TilePresence::nothing_absent(Value v) const {
 
 PresentLines TilePresence::find(Value v) {
   const Type type = k_.type(v);
-  if (type.is_scalar() || is_fill_tile(k_, v)) return nothing_absent(v);
+  if (type.is_scalar() || is_fill_tile(k_, v)) return all_present(v);
   const OpId def = k_[v].def;
   if (!def || !type.is_tile()) return {};
   using enum Opcode;
@@ -84,7 +84,7 @@ bool TilePresence::is_whole(Value v) {
 }
 
 PresentLines TilePresence::loaded(OpId op) {
-  PresentLines p = nothing_absent(k_[op].results[0]);
+  PresentLines p = all_present(k_[op].results[0]);
   const BoxAccess a = access_of(k_, k_[op]);
   for (std::size_t v = 0; v < a.axes.size(); ++v) {
     const AccessAxis& axis = a.axes[v];
@@ -113,7 +113,7 @@ PresentLines TilePresence::filled(OpId op) {
 }
 
 PresentLines TilePresence::merged(OpId op) {
-  PresentLines p = nothing_absent(k_[op].results[0]);
+  PresentLines p = all_present(k_[op].results[0]);
   const std::vector<Value> operands(k_[op].operands.begin(), k_[op].operands.end());
   for (const Value v : operands) {
     const PresentLines& one = of(v);
@@ -128,7 +128,7 @@ PresentLines TilePresence::moved(OpId op) {
   const PresentLines from = of(k_[op].operands[0]);
   if (!from.is_known) return {};
   const auto extents = k_.type(k_[op].operands[0]).shape();
-  PresentLines p = nothing_absent(k_[op].results[0]);
+  PresentLines p = all_present(k_[op].results[0]);
   p.whole = from.whole;
   for (std::size_t d = 0; d < from.dims.size(); ++d) {
     const int now = dim_after(k_, k_[op], static_cast<int>(d));
@@ -149,7 +149,7 @@ PresentLines TilePresence::reduced(OpId op) {
 }
 
 PresentLines TilePresence::factors(OpId op) {
-  PresentLines p = nothing_absent(k_[op].results[0]);
+  PresentLines p = all_present(k_[op].results[0]);
   const std::size_t row = p.dims.size() - 2;
   for (std::size_t i = 0; i < 2; ++i) {
     const PresentLines& one = of(k_[op].operands[i]);

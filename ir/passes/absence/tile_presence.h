@@ -52,7 +52,7 @@ class TilePresence {
   /// accumulator.
   PresentLines factors(OpId dot);
   /// Returns the presence of a value without absent elements.
-  PresentLines nothing_absent(Value v) const;
+  PresentLines all_present(Value v) const;
   /// Returns true if no element of the value is absent.
   bool is_whole(Value v);
 

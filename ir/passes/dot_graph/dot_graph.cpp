@@ -26,13 +26,13 @@ const OperandLoad* load_in(const std::vector<OperandLoad>& loads, OpId load) {
   return it == loads.end() ? nullptr : &*it;
 }
 
-bool is_brought_by_tma(const DotOperand& operand) {
+bool uses_tma(const DotOperand& operand) {
   return operand.form == OperandForm::Ring || operand.form == OperandForm::Stationary;
 }
 
 /// Returns true if the operand is loaded before the loop, by TMA or, into registers, by the
 /// threads.
-bool is_loaded_in_front(const Kernel& k, const DotOperand& operand) {
+bool is_loaded_before_loop(const Kernel& k, const DotOperand& operand) {
   const OpId def = k[operand.tile].def;
   return operand.form == OperandForm::Stationary ||
          (operand.form == OperandForm::Register && def && k[def].opcode == Opcode::LoadView);
@@ -40,7 +40,7 @@ bool is_loaded_in_front(const Kernel& k, const DotOperand& operand) {
 
 bool is_made_by_threads(const Kernel& k, const DotOperand& operand) {
   return operand.form == OperandForm::Shared ||
-         (operand.form == OperandForm::Register && !is_loaded_in_front(k, operand));
+         (operand.form == OperandForm::Register && !is_loaded_before_loop(k, operand));
 }
 
 class Analysis {
@@ -120,7 +120,7 @@ class Analysis {
     };
     if (!is_copied(dot.b()) || (dot.a().form == OperandForm::Gathered && !joins_gathers()))
       return false;
-    const bool is_shared = is_brought_by_tma(dot.a()) || is_copied(dot.a());
+    const bool is_shared = uses_tma(dot.a()) || is_copied(dot.a());
     const std::int64_t at_once = kWarpRows * graph_.num_warps;
     return is_shared ? rows(dot) % at_once == 0 : rows(dot) == at_once;
   }
@@ -209,7 +209,7 @@ class Analysis {
       for (std::size_t i : {0U, 1U}) {
         DotOperand& operand = dot.operands[i];
         if (operand.form != OperandForm::Shared) continue;
-        if (graph_.is_gemm() || (i == 0 && readers[operand.tile] == 1 && lies_as_a(dot))) {
+        if (graph_.is_gemm() || (i == 0 && readers[operand.tile] == 1 && is_in_layout_of_a(dot))) {
           operand.form = OperandForm::Register;
         } else if (std::ranges::find(graph_.shared, operand.tile) == graph_.shared.end()) {
           graph_.shared.push_back(operand.tile);
@@ -220,9 +220,9 @@ class Analysis {
   /// Returns the registers per thread that the consumers of such a kernel can have.
   std::int64_t budget() const {
     const TargetRow& target = *k_.info.target;
-    const int beside = target.setmaxnreg_beside(graph_.num_warps, kWarpgroupWarps,
-                                                static_cast<int>(target.least_setmaxnreg));
-    return std::max(beside, target.registers_at_entry(graph_.num_warps + 1));
+    const int available = target.max_consumer_registers(graph_.num_warps, kWarpgroupWarps,
+                                                        static_cast<int>(target.least_setmaxnreg));
+    return std::max(available, target.registers_at_entry(graph_.num_warps + 1));
   }
 
   /// Moves fragments that do not fit next to the accumulators to shared memory, from which all
@@ -238,8 +238,8 @@ class Analysis {
     }
   }
 
-  bool lies_as_a(const GraphDot& dot) const {
-    return rows(dot) == kWarpRows * graph_.num_warps && lies_as_read(k_, dot.op, 0);
+  bool is_in_layout_of_a(const GraphDot& dot) const {
+    return rows(dot) == kWarpRows * graph_.num_warps && is_in_operand_layout(k_, dot.op, 0);
   }
 
   std::int64_t rows(const GraphDot& dot) const { return k_.type(k_[dot.op].results[0]).shape()[0]; }
@@ -350,7 +350,7 @@ void add_bytes(const Kernel& k, const DotGraph& graph, DotNeeds& needs) {
           load && read.insert(load->load).second)
         needs.mma1_bytes += tma_tile_bytes(k, k[load->load]);
     operands += needs.mma1_bytes;
-    if (is_loaded_in_front(k, dot.a())) {
+    if (is_loaded_before_loop(k, dot.a())) {
       const OpData& load = k[k[dot.a().tile].def];
       needs.stationary_bytes += why_not_tma_load(k, load).empty() ? tma_tile_bytes(k, load)
                                                                   : bytes_of(k.type(dot.a().tile));
@@ -423,7 +423,7 @@ bool DotGraph::is_copied(OpId load) const { return load_in(loads, load) || load_
 
 bool DotGraph::computes_indices(const Kernel& k, OpId op) const {
   const auto needs = [&](const OperandLoad& load) {
-    return load.slice.contains(op) && std::ranges::any_of(load.slice, [&](OpId other) {
+    return load.offset_ops.contains(op) && std::ranges::any_of(load.offset_ops, [&](OpId other) {
              return k.type(k[other].results[0]).is_tile();
            });
   };

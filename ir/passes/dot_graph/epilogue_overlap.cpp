@@ -60,7 +60,7 @@ bool EpilogueOverlap::collect() {
     rest_.push_back(op);
     late.insert(k_[op].results.begin(), k_[op].results.end());
   }
-  if (meets_others()) return false;
+  if (conflicts_with_others()) return false;
   for (OpId op : rest_)
     for (Value v : used_by(k_, op))
       if (!late.contains(v)) add_outside(v);
@@ -72,7 +72,7 @@ bool EpilogueOverlap::collect() {
 
 /// Returns true if the delayed ops may access the same memory as others: the pass memory_order
 /// treats an iteration of the tile loop as a program.
-bool EpilogueOverlap::meets_others() const {
+bool EpilogueOverlap::conflicts_with_others() const {
   MemoryHazards hazards(k_);
   std::vector<OpId> later, others;
   for (OpId op : k_.ops(k_[loop_].parent)) {
@@ -111,7 +111,7 @@ Value EpilogueOverlap::carried(Type type) {
   return add_carry(k_, tiles_, l_.before(tiles_).zero(type));
 }
 
-Value EpilogueOverlap::behind_tiles(Value arg) const {
+Value EpilogueOverlap::after_tiles(Value arg) const {
   const std::uint32_t ivs = k_[tiles_].opcode == Opcode::For ? 1 : 0;
   return k_[tiles_].results[k_[arg].position - ivs];
 }
@@ -153,7 +153,7 @@ OpId EpilogueOverlap::leave(std::vector<Value> state) {
   yields_.insert(yields_.end(), from_tile_.begin(), from_tile_.end());
   Builder b = Builder::behind(k_, tiles_);
   b.loc = k_[loop_].loc;
-  const OpId branch = b.make_if(behind_tiles(exists_), {});
+  const OpId branch = b.make_if(after_tiles(exists_), {});
   Builder there(k_, k_[branch].regions[0]);
   there.loc = b.loc;
   return there.effect(Opcode::Yield, {});
@@ -161,13 +161,13 @@ OpId EpilogueOverlap::leave(std::vector<Value> state) {
 
 std::vector<Value> EpilogueOverlap::very_last_state() const {
   std::vector<Value> state;
-  for (Value arg : state_) state.push_back(behind_tiles(arg));
+  for (Value arg : state_) state.push_back(after_tiles(arg));
   return state;
 }
 
 void EpilogueOverlap::finish_very_last_tile(Builder& b, std::span<const Value> results) {
   ValueMap map;
-  for (const auto& [of_tile, arg] : before_) map[of_tile] = behind_tiles(arg);
+  for (const auto& [of_tile, arg] : before_) map[of_tile] = after_tiles(arg);
   write(b, results, std::move(map));
   for (std::size_t i = rest_.size(); i-- > 0;) k_.erase(rest_[i]);
 }

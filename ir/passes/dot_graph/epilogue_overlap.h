@@ -33,7 +33,7 @@ class EpilogueOverlap {
   OpId leave(std::vector<Value> state);
   std::vector<Value> very_last_state() const;
   RingPosition very_last_position() const {
-    return {behind_tiles(at_.slot), behind_tiles(at_.phase)};
+    return {after_tiles(at_.slot), after_tiles(at_.phase)};
   }
   /// Writes the remaining ops of that tile, and erases the original ops after the loop.
   void finish_very_last_tile(Builder& b, std::span<const Value> results);
@@ -44,13 +44,13 @@ class EpilogueOverlap {
   explicit EpilogueOverlap(MmaLoop& l);
 
   bool collect();
-  bool meets_others() const;
+  bool conflicts_with_others() const;
   bool is_of_tile(Value v) const { return home_of(k_, v) == k_[loop_].parent; }
   bool is_invariant(Value v) const;
   void add_outside(Value v);
   /// Adds a carry of this type to the tile loop, with zeros as initial value.
   Value carried(Type type);
-  Value behind_tiles(Value arg) const;
+  Value after_tiles(Value arg) const;
   void write(Builder& b, std::span<const Value> results, ValueMap map) const;
 
   MmaLoop& l_;

@@ -86,7 +86,7 @@ std::unordered_set<OpId> Expansion::run(PassContext& context) {
     Builder(k_, k_.body()).effect(Opcode::OrderDrain, {});
   }
   begin_overlap();
-  for (OperandPipeline& use : l_.pipelines) use.at = use.begin;
+  for (OperandPipeline& use : l_.pipelines) use.position = use.begin;
   stored_.allocate(l_, order_, plan_.stages);
   l_.fill_prologue(order_.last_stage);
   begin_gathers(context);
@@ -139,7 +139,7 @@ void Expansion::in_step() {
   build_loop(first);
   const bool always = Facts(k_).is_less(first, last, old_);
   Builder b = l_.before(old_);
-  for (OperandPipeline& use : l_.pipelines) use.end = use.at;
+  for (OperandPipeline& use : l_.pipelines) use.end = use.position;
   if (l_.is_skipped_by_other_warpgroup())
     for (OperandPipeline& p : l_.pipelines) p.end = l_.end_position(b, p);
   if (always) k_[l_.loop].attrs.set(AttrName::has_trip, std::int64_t{1});
@@ -173,10 +173,10 @@ void Expansion::skewed() {
   const Value first = k_[old_].operands[0], last = k_[old_].operands[1];
   const bool always = Facts(k_).is_less(first, last, old_);
   const OpId branch = always ? OpId() : enter_branch();
-  tiles_ ? step_beside_last_tile(first) : first_step(first);
+  tiles_ ? step_overlapping_last_tile(first) : first_step(first);
   Builder b = here();
   for (OperandPipeline& use : l_.pipelines)
-    use.at = use.first_stage == 0 ? use.ring.next(b, use.at) : use.begin;
+    use.position = use.first_stage == 0 ? use.ring.next(b, use.position) : use.begin;
   stored_.next_turn(b);
   Builder at_loop = here();
   build_loop(l_.second_index(at_loop));
@@ -184,7 +184,7 @@ void Expansion::skewed() {
   step(1, 1, {}, false);
   Builder tail = here();
   for (OperandPipeline& use : l_.pipelines)
-    use.end = use.first_stage == 0 ? use.at : use.ring.next(tail, use.at);
+    use.end = use.first_stage == 0 ? use.position : use.ring.next(tail, use.position);
   const Value yes = tail.flag(true);
   if (early_stationary_.empty()) l_.release_stationary(tail, yes);
   l_.end_stationary(tail, yes);
@@ -205,8 +205,8 @@ void Expansion::begin_overlap() {
 
 OpId Expansion::only_late_dot() const {
   std::vector<OpId> late;
-  for (const ScheduledOp& at : order_.ops)
-    if (at.stage > 0) late.push_back(at.op);
+  for (const ScheduledOp& scheduled : order_.ops)
+    if (scheduled.stage > 0) late.push_back(scheduled.op);
   const auto is_read_late = [](const OperandPipeline& use) { return use.last_stage > 0; };
   const bool has_own_ring =
       std::ranges::count_if(l_.pipelines, is_read_late) == 1 && late_pipeline();
@@ -215,14 +215,14 @@ OpId Expansion::only_late_dot() const {
              : OpId();
 }
 
-void Expansion::read_late_from(std::span<const Value> state, RingPosition at) {
+void Expansion::read_late_from(std::span<const Value> state, RingPosition position) {
   values_.read_late_from(state);
   adds_ = state.back();
   for (OperandPipeline& use : l_.pipelines)
-    if (use.first_stage > 0) use.at = at;
+    if (use.first_stage > 0) use.position = position;
 }
 
-void Expansion::step_beside_last_tile(Value first) {
+void Expansion::step_overlapping_last_tile(Value first) {
   read_late_from(tiles_->state(), tiles_->position());
   exists_ = tiles_->exists();
   step(0, 1, first, false);
@@ -260,7 +260,7 @@ bool Expansion::accumulator_starts_at_zero(OpId dot) const {
 }
 
 void Expansion::leave_to_next_tile() {
-  for (OperandPipeline& use : l_.pipelines) use.end = use.at;
+  for (OperandPipeline& use : l_.pipelines) use.end = use.position;
   Builder tail = l_.before(k_.terminator(k_[l_.loop].parent));
   l_.end_stationary(tail, tail.flag(true));
   std::vector<Value> state = values_.carried();
@@ -313,7 +313,7 @@ void Expansion::build_loop(Value first) {
   take(body_carries(k_, loop));
   step(0, order_.last_stage, k_[l_.body].args[0], true);
   Builder tail = here();
-  for (OperandPipeline& use : l_.pipelines) use.at = use.ring.next(tail, use.at);
+  for (OperandPipeline& use : l_.pipelines) use.position = use.ring.next(tail, use.position);
   stored_.next_turn(tail);
   if (gather_slot_) gather_slot_ = gathers_.next(tail, gather_slot_);
   if (adds_) adds_ = tail.flag(true);
@@ -326,7 +326,8 @@ void Expansion::build_loop(Value first) {
 
 std::vector<Value*> Expansion::positions() {
   std::vector<Value*> all;
-  for (OperandPipeline& use : l_.pipelines) all.insert(all.end(), {&use.at.slot, &use.at.phase});
+  for (OperandPipeline& use : l_.pipelines)
+    all.insert(all.end(), {&use.position.slot, &use.position.phase});
   if (stored_.turn) all.push_back(&stored_.turn);
   if (gather_slot_) all.push_back(&gather_slot_);
   for (Value& entry : entries_) all.push_back(&entry);

@@ -8,10 +8,11 @@
 namespace tegula::ir {
 
 RingPosition Expansion::position(Builder& b, const OperandPipeline& use, int stage) {
-  return stage == use.first_stage ? use.at : use.ring.back(b, use.at, stage - use.first_stage);
+  return stage == use.first_stage ? use.position
+                                  : use.ring.back(b, use.position, stage - use.first_stage);
 }
 
-void Expansion::meet_for_gathers(Builder& b) {
+void Expansion::await_gathers(Builder& b) {
   b.effect(Opcode::AsyncWait, {}, {{AttrName::count, gather_lead() - 1}});
   b.effect(Opcode::CtaBarrier, {}, {{AttrName::generic_proxy, 1}});
   if (!stay_in_flight_) stored_.met();
@@ -28,15 +29,15 @@ void Expansion::step(int first, int last, Value iteration, bool is_steady) {
   iteration_ = iteration;
   is_first_ = first == 0 && !is_steady;
   is_whole_ = first == 0 && last == order_.last_stage;
-  stationary_left_ = first == 0 ? early_stationary_ : std::unordered_set<OpId>();
+  unread_stationary_ = first == 0 ? early_stationary_ : std::unordered_set<OpId>();
   for (OperandPipeline& use : l_.pipelines) {
     use.is_waited_for = false;
     use.is_released = use.last_stage < first || use.last_stage > last || is_very_last_;
-    use.left = use.dots;
+    use.remaining_readers = use.dots;
     if (is_late(use))
-      std::erase_if(use.left, [&](OpId dot) { return !is_lasting(dot); });
+      std::erase_if(use.remaining_readers, [&](OpId dot) { return !is_lasting(dot); });
     else
-      use.left.insert(use.loads.begin(), use.loads.end());
+      use.remaining_readers.insert(use.loads.begin(), use.loads.end());
   }
   Builder head = here();
   if (is_steady) {
@@ -48,39 +49,39 @@ void Expansion::step(int first, int last, Value iteration, bool is_steady) {
             {acc.dot, values_.read(body_carries(k_, old_)[acc.carry], 0), {}, 0, true});
     if (!accumulators_.empty()) is_later_ = head.cmp("ne", iteration, k_[old_].operands[0]);
   }
-  if (has_gathers()) meet_for_gathers(head);
+  if (has_gathers()) await_gathers(head);
   if (first == 0 && is_steady == (order_.last_stage == 0)) l_.wait_stationary(head);
   for (Value tile : graph_.shared)
     if (!k_[tile].def && first == 0) store(tile, values_.read(tile, 0));
-  for (const ScheduledOp& at : order_.ops) {
-    if (at.stage < first || at.stage > last) continue;
-    graph_.find(at.op) ? issue(at) : place(at);
-    end_turn(at.op);
+  for (const ScheduledOp& scheduled : order_.ops) {
+    if (scheduled.stage < first || scheduled.stage > last) continue;
+    graph_.find(scheduled.op) ? issue(scheduled) : place(scheduled);
+    end_turn(scheduled.op);
   }
   retire_last_step();
   retire(lasting_);
   running_.clear();
 }
 
-void Expansion::place(const ScheduledOp& at) {
+void Expansion::place(const ScheduledOp& scheduled) {
   retire_last_step();
   Builder turn = here();
-  begin_turn(turn, at.op);
-  if (at.stage == 0 && choices_.contains(at.op)) return choose(at.op);
-  const std::vector<Value> used = used_by(k_, at.op);
+  begin_turn(turn, scheduled.op);
+  if (scheduled.stage == 0 && choices_.contains(scheduled.op)) return choose(scheduled.op);
+  const std::vector<Value> used = used_by(k_, scheduled.op);
   for (Value v : used) {
-    need(v, at.stage);
-    if (const OperandLoad* load = ring_load(v)) read(load->load, at.stage);
+    need(v, scheduled.stage);
+    if (const OperandLoad* load = ring_load(v)) read(load->load, scheduled.stage);
   }
-  if (order_.fragments.contains(at.op) || contains_mma(k_, at.op)) retire(0);
+  if (order_.fragments.contains(scheduled.op) || contains_mma(k_, scheduled.op)) retire(0);
   Builder b = here();
-  b.loc = k_[at.op].loc;
+  b.loc = k_[scheduled.op].loc;
   ValueMap map;
   for (Value v : used)
-    if (const Value now = values_.read(v, at.stage); now != v) map[v] = now;
-  clone_op(b, at.op, map);
-  for (Value v : k_[at.op].results) {
-    values_.define(v, at.stage, map.at(v));
+    if (const Value now = values_.read(v, scheduled.stage); now != v) map[v] = now;
+  clone_op(b, scheduled.op, map);
+  for (Value v : k_[scheduled.op].results) {
+    values_.define(v, scheduled.stage, map.at(v));
     store(v, map.at(v));
   }
 }
@@ -102,7 +103,7 @@ void Expansion::choose(OpId select) {
   const Value v = k_[select].results[0], made = values_.read(chosen, 0);
   values_.define(v, 0, made);
   store(v, made);
-  for (Value left : {other, operands[0]}) unused_.push_back(values_.read(left, 0));
+  for (Value unused : {other, operands[0]}) unused_.push_back(values_.read(unused, 0));
 }
 
 void Expansion::read(OpId load, int stage) {
@@ -117,56 +118,60 @@ void Expansion::read(OpId load, int stage) {
   const Value tile =
       b.op(Opcode::SmemLoad, {l_.ring_of(load), position(b, use, stage).slot}, k_.type(loaded));
   values_.define(loaded, stage, tile);
-  if (stage == use.last_stage && !is_late(use)) use.left.erase(load);
+  if (stage == use.last_stage && !is_late(use)) use.remaining_readers.erase(load);
   release_if_read(b, use);
 }
 
 void Expansion::release_if_read(Builder& b, OperandPipeline& use) {
-  if (!use.left.empty() || std::exchange(use.is_released, true)) return;
+  if (!use.remaining_readers.empty() || std::exchange(use.is_released, true)) return;
   if (is_late(use)) {
-    use.ring.release(b, use.ring.back(b, use.at, 1).slot, is_later_, use.has_threads);
-    l_.prefetch_next(b, use, use.at);
+    use.ring.release(b, use.ring.back(b, use.position, 1).slot, is_later_, use.has_threads);
+    l_.prefetch_next(b, use, use.position);
   } else {
     const Value is_read = exists_ && use.first_stage > 0 ? exists_ : b.flag(true);
     use.ring.release(b, position(b, use, use.last_stage).slot, is_read, use.has_threads);
   }
 }
 
-void Expansion::issue(const ScheduledOp& at) {
-  const OpId dot = at.op;
+void Expansion::issue(const ScheduledOp& scheduled) {
+  const OpId dot = scheduled.op;
   const GraphDot& node = *graph_.find(dot);
   const Value sum = k_[dot].results[0];
-  if (!continues(dot, at.stage)) need(k_[dot].operands[2], at.stage);
+  if (!continues(dot, scheduled.stage)) need(k_[dot].operands[2], scheduled.stage);
   Builder b = here();
   b.loc = k_[dot].loc;
   const bool is_pending = has_accumulator(dot);
   Value acc = k_[dot].operands[2];
   const bool is_fresh = !is_pending && is_zero(k_, acc);
-  acc = is_fresh ? b.op(Opcode::Poison, {}, k_.type(acc)) : values_.read(acc, at.stage);
+  acc = is_fresh ? b.op(Opcode::Poison, {}, k_.type(acc)) : values_.read(acc, scheduled.stage);
   if (is_lasting(dot)) {
     const auto before = std::ranges::find(running_, dot, &Running::dot);
     acc = before == running_.end() ? last_sums_.at(dot) : before->pending;
     if (before != running_.end()) before->is_continued = true;
   }
-  const Value adds = is_pending ? is_later_ : adds_ && at.stage > 0 ? adds_ : b.flag(!is_fresh);
+  const Value adds = is_pending                     ? is_later_
+                     : adds_ && scheduled.stage > 0 ? adds_
+                                                    : b.flag(!is_fresh);
   std::vector<Value> operands{acc, {}, {}, adds};
   AttrList attrs = k_[dot].attrs;
   for (std::size_t i : {0U, 1U}) {
     const DotOperand& operand = node.operands[i];
     if (operand.form == OperandForm::Register) {
-      operands[i + 1] = values_.read(k_[dot].operands[i], at.stage);
+      operands[i + 1] = values_.read(k_[dot].operands[i], scheduled.stage);
       continue;
     }
     if (operand.is_transposed)
       attrs.set(i == 0 ? AttrName::trans_a : AttrName::trans_b, std::int64_t{1});
-    operands[i + 1] = shared_operand(b, operand, at.stage, operands);
+    operands[i + 1] = shared_operand(b, operand, scheduled.stage, operands);
   }
   const Type pending = Type::pending(k_.type(sum));
   begin_turn(b, dot);
   const OpId issued = b.create(Opcode::DotAsync, operands, std::span(&pending, 1), attrs);
   const bool has_fragments = node.operands[0].form == OperandForm::Register;
-  running_.push_back({dot, k_[issued].results[0], has_fragments ? operands[1] : Value(), at.stage});
-  if (!is_of_last_tile(at.stage)) values_.define(sum, at.stage, k_[issued].results[0]);
+  running_.push_back(
+      {dot, k_[issued].results[0], has_fragments ? operands[1] : Value(), scheduled.stage});
+  if (!is_of_last_tile(scheduled.stage))
+    values_.define(sum, scheduled.stage, k_[issued].results[0]);
 }
 
 bool Expansion::continues(OpId dot, int stage) {
@@ -213,9 +218,9 @@ void Expansion::retire_last_step() {
     retire(running_.size() - static_cast<std::size_t>(count));
 }
 
-void Expansion::retire(std::size_t left) {
-  if (running_.size() <= left) return;
-  const std::size_t over = running_.size() - left;
+void Expansion::retire(std::size_t in_flight) {
+  if (running_.size() <= in_flight) return;
+  const std::size_t over = running_.size() - in_flight;
   Builder b = here();
   const auto is_pinned = [&](const Running& r) { return order_.pinned.contains(r.dot); };
   if (is_whole_ && std::ranges::any_of(running_ | std::views::take(over), is_pinned))
@@ -232,7 +237,7 @@ void Expansion::retire(std::size_t left) {
     types.push_back(i < over && !stays_pending ? sum : Type::pending(sum));
   }
   const std::vector<Value> results =
-      MmaLoop::wait(b, pending, types, static_cast<int>(left), std::move(kept));
+      MmaLoop::wait(b, pending, types, static_cast<int>(in_flight), std::move(kept));
   std::size_t next = 0;
   for (std::size_t i = 0; i < running_.size(); ++i) {
     Running& r = running_[i];
@@ -247,8 +252,8 @@ void Expansion::retire(std::size_t left) {
     }
     if (i >= over) continue;
     for (OperandPipeline& use : l_.pipelines)
-      if (is_late(use) == r.is_of_last_step) use.left.erase(r.dot);
-    stationary_read_ |= stationary_left_.erase(r.dot) > 0 && stationary_left_.empty();
+      if (is_late(use) == r.is_of_last_step) use.remaining_readers.erase(r.dot);
+    stationary_read_ |= unread_stationary_.erase(r.dot) > 0 && unread_stationary_.empty();
   }
   running_.erase(running_.begin(), running_.begin() + static_cast<std::ptrdiff_t>(over));
   for (OperandPipeline& use : l_.pipelines) release_if_read(b, use);

@@ -85,7 +85,7 @@ class Expansion {
   /// Waits until the rows of the step have arrived and those in the slot to fill next have been
   /// read. The slot is filled before the dots of the step are issued, while those of the previous
   /// step run.
-  void meet_for_gathers(Builder& b);
+  void await_gathers(Builder& b);
 
   // ---- the loop
   void in_step();
@@ -120,7 +120,7 @@ class Expansion {
 
   /// Builds the first step of a tile, together with stage 1 of the last iteration of the previous
   /// tile.
-  void step_beside_last_tile(Value first);
+  void step_overlapping_last_tile(Value first);
 
   /// Returns true if the accumulator starts as zeros and is at most scaled in an iteration, so that
   /// the first MMA need not read it.
@@ -152,7 +152,7 @@ class Expansion {
   /// Builds the ops of stages `first` .. `last`; `iteration` is that of stage 0.
   void step(int first, int last, Value iteration, bool is_steady);
 
-  void place(const ScheduledOp& at);
+  void place(const ScheduledOp& scheduled);
 
   /// Replaces a select that chooses by the first iteration: the first step is the first iteration,
   /// the loop has all others. Values that only the other choice needs become unused.
@@ -170,19 +170,19 @@ class Expansion {
   /// in an earlier step.
   static void wait(Builder& b, OperandPipeline& use, int stage) {
     if (stage == use.first_stage && !std::exchange(use.is_waited_for, true))
-      use.ring.wait(b, use.at);
+      use.ring.wait(b, use.position);
   }
 
   void release_if_read(Builder& b, OperandPipeline& use);
 
   // ---- wgmmas
-  void issue(const ScheduledOp& at);
+  void issue(const ScheduledOp& scheduled);
   /// Returns true if the dot adds to the sum of a dot in flight, which only it reads: wgmmas with
   /// the same accumulator need no wait between them.
   bool continues(OpId dot, int stage);
   bool is_of_last_tile(int stage) const { return exists_ && stage > 0; }
 
-  /// Makes the warpgroup wait for its turn before the first op of the ordered section.
+  /// Makes the warpgroup wait for the previous one before the first op of the ordered section.
   void begin_turn(Builder& b, OpId op) const {
     if (is_whole_ && op == order_.section.first) b.effect(Opcode::OrderWait, {});
   }
@@ -208,8 +208,8 @@ class Expansion {
   /// Retires the dots of the previous step if the dots of this step continue all of them.
   void retire_last_step();
 
-  /// Waits for all but the last `left` dots.
-  void retire(std::size_t left);
+  /// Waits until at most `in_flight` dots are in flight.
+  void retire(std::size_t in_flight);
 
   // ---- after the loop
   void replace_results(std::span<const Value> results) {
@@ -246,7 +246,7 @@ class Expansion {
   std::vector<Value> unused_;               ///< needed only by operands not chosen
   /// Dots that read stationary operands, if these are released after them; and those of the step
   /// that have not retired yet.
-  std::unordered_set<OpId> early_stationary_, stationary_left_;
+  std::unordered_set<OpId> early_stationary_, unread_stationary_;
   bool stationary_read_ = false;          ///< they have just retired
   std::optional<EpilogueOverlap> tiles_;  ///< if the next tile overlaps the end of one
   Value exists_;                          ///< in a step that ends the previous tile: there is one

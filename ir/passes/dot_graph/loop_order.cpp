@@ -217,10 +217,10 @@ class EarlyDots {
   LoopSchedule run() {
     collect();
     schedule_.loop = graph_.label_of(dots_.loop);
-    while (!left_.empty()) {
+    while (!remaining_.empty()) {
       const auto next = pick();
       const std::size_t unit = *next;
-      left_.erase(next);
+      remaining_.erase(next);
       for (std::size_t fragment : units_[unit].fragments) place(fragment);
       place(unit);
     }
@@ -276,7 +276,7 @@ class EarlyDots {
       }
     find_fragments();
     for (std::size_t unit = 0; unit < units_.size(); ++unit)
-      if (!units_[unit].is_fragment) left_.push_back(unit);
+      if (!units_[unit].is_fragment) remaining_.push_back(unit);
   }
 
   void need(std::size_t unit, std::size_t other) {
@@ -320,7 +320,7 @@ class EarlyDots {
       if (!node_of(graph_, dots_, op)) return Free;  // it is placed where it is needed
       return !dots_.find(op) ? Other : is_read(op) ? ReadDot : Dot;
     };
-    return std::ranges::min_element(left_, {}, rank);
+    return std::ranges::min_element(remaining_, {}, rank);
   }
 
   const Kernel& k_;
@@ -332,7 +332,7 @@ class EarlyDots {
   LoopSchedule schedule_;
   std::vector<Unit> units_;
   std::unordered_map<OpId, std::size_t> unit_of_;
-  std::vector<std::size_t> left_;
+  std::vector<std::size_t> remaining_;
   std::unordered_set<std::size_t> placed_;
 };
 
@@ -351,12 +351,12 @@ std::string why_not_expandable(const Kernel& k, const DotGraph& dots, const Loop
   if (!order.is_possible) return "an op precedes one whose result it reads";
   if (order.last_stage > 1) return "dots are skewed by more than one iteration";
   if (order.last_stage > 0 && !dots.gathers.empty())
-    return "what the threads copy by cp.async is not copied for a late stage";
+    return "cp.async copies for a late stage are not supported";
   const RegionId body = k[dots.loop].regions[0];
   const auto nexts = loop_nexts(k, dots.loop);
   for (Value v : nexts)
     if (order.last_stage > 0 && !k[v].def && k[v].region == body)
-      return "the loop hands a value on over two iterations";
+      return "a loop carry passes a value on over two iterations";
   std::unordered_set<OpId> placed;
   for (const ScheduledOp& at : order.ops) {
     for (Value v : needed_by(k, dots, at.op)) {
@@ -440,10 +440,10 @@ class SkewedSteps {
       if (const auto node = node_of(graph_, dots_, op); node && graph_[*node].ops.back() == op)
         nodes.push_back(*node);
     const auto gemm0 = std::ranges::find(nodes, *graph_.find(dots_.dots.front().op));
-    const std::unordered_set<std::size_t> in_front(nodes.begin(), gemm0);
-    std::ranges::stable_sort(nodes, {},
-                             [&](std::size_t i) { return place(graph_[i], in_front.contains(i)); });
-    left_.insert(nodes.begin(), nodes.end());
+    const std::unordered_set<std::size_t> before_gemm0(nodes.begin(), gemm0);
+    std::ranges::stable_sort(
+        nodes, {}, [&](std::size_t i) { return place(graph_[i], before_gemm0.contains(i)); });
+    remaining_.insert(nodes.begin(), nodes.end());
     for (std::size_t i : nodes) add(i);
     return std::move(schedule_);
   }
@@ -451,7 +451,7 @@ class SkewedSteps {
  private:
   /// Adds the step of a node, after those of the nodes that it needs.
   void add(std::size_t node) {
-    if (left_.erase(node) == 0) return;
+    if (remaining_.erase(node) == 0) return;
     const OpId op = graph_[node].ops.front();
     const bool is_late = op == late_;
     for (OpId o : graph_[node].ops)
@@ -467,8 +467,8 @@ class SkewedSteps {
     step.pin = is_late;
   }
 
-  int place(const Node& node, bool is_in_front) const {
-    enum { InFront, Gemm0, Gemm1, Beside, WithFragments, Behind };
+  int place(const Node& node, bool is_before_gemm0) const {
+    enum { BeforeGemm0, Gemm0, Gemm1, Independent, WithFragments, AfterGemm1 };
     const OpId op = node.ops.front();
     if (op == late_) return Gemm1;
     if (dots_.find(op)) return Gemm0;
@@ -477,9 +477,9 @@ class SkewedSteps {
     };
     const auto needs_sum = [&](OpId o) { return needs_sum_.contains(o); };
     if (std::ranges::any_of(node.ops, needs_sum) || std::ranges::all_of(node.ops, makes_fragments))
-      return Behind;
+      return AfterGemm1;
     if (std::ranges::any_of(node.ops, makes_fragments)) return WithFragments;
-    return is_in_front ? InFront : Beside;
+    return is_before_gemm0 ? BeforeGemm0 : Independent;
   }
 
   const Kernel& k_;
@@ -488,7 +488,7 @@ class SkewedSteps {
   OpId late_;
   std::unordered_set<OpId> needs_sum_;  ///< ops that need GEMM1's sum
   const std::vector<OpId>& fragments_;
-  std::unordered_set<std::size_t> left_;  ///< nodes without a step
+  std::unordered_set<std::size_t> remaining_;  ///< nodes without a step
   LoopSchedule schedule_;
 };
 

@@ -38,7 +38,7 @@ void StoredTiles::next_turn(Builder& b) {
 }
 
 void StoredTiles::begin_step() {
-  have_met_ = false;
+  are_synchronized_ = false;
   for (Tile& t : stored_) t.is_stored = t.is_published = false;
 }
 
@@ -48,7 +48,7 @@ void StoredTiles::begin_step() {
 void StoredTiles::store(Builder& b, Value tile, Value made) {
   const auto t = std::ranges::find(stored_, tile, &Tile::tile);
   if (t == stored_.end()) return;
-  if (t->slots == 1 && !std::exchange(have_met_, true)) b.effect(Opcode::CtaBarrier, {});
+  if (t->slots == 1 && !std::exchange(are_synchronized_, true)) b.effect(Opcode::CtaBarrier, {});
   b.effect(Opcode::SmemStore, {t->buffer, made, slot(b, *t)});
   t->is_stored = true;
 }
@@ -57,7 +57,7 @@ Value StoredTiles::read(Builder& b, Value tile, std::vector<Value>& operands) {
   const Tile& wanted = *std::ranges::find(stored_, tile, &Tile::tile);
   if (!wanted.is_published) {
     b.effect(Opcode::CtaBarrier, {}, {{AttrName::generic_proxy, 1}});
-    have_met_ = true;
+    are_synchronized_ = true;
     for (Tile& t : stored_) t.is_published = t.is_published || t.is_stored;
   }
   operands.push_back(slot(b, wanted));

@@ -23,7 +23,7 @@ class StoredTiles {
 
   void begin_step();
   /// Records that all warps have synchronized after the wgmmas of the previous step.
-  void met() { have_met_ = true; }
+  void met() { are_synchronized_ = true; }
   bool has(Value tile) const {
     return std::ranges::find(stored_, tile, &Tile::tile) != stored_.end();
   }
@@ -45,7 +45,7 @@ class StoredTiles {
   Kernel& k_;
   const DotGraph& graph_;
   std::vector<Tile> stored_;
-  bool have_met_ = false;  ///< the step has a barrier after all wgmmas of the previous step
+  bool are_synchronized_ = false;  ///< the step has a barrier after all wgmmas of the previous step
 };
 
 }  // namespace tegula::ir

@@ -76,9 +76,9 @@ bool has_whole_segments(Type tile, int parts) {
 LayoutAssignment::LayoutAssignment(const Kernel& k, const PassContext& context)
     : k_(k),
       plan_(*context.plan),
-      asked_(context.planned.schedule.get()),
+      author_schedule_(context.planned.schedule.get()),
       uses_(k),
-      wants_aux_in_accumulator_layout_(
+      loads_aux_in_accumulator_layout_(
           plan_.wgmma &&
           (plan_.tma_aux_loads || wanted_fields(k, context).tma_aux_loads.value_or(false))) {
   if (!plan_.wgmma) assign_sorted_loads();
@@ -198,7 +198,7 @@ const LinearLayout* LayoutAssignment::store(const OpData& d) const {
 }
 
 bool LayoutAssignment::is_by_tma(const OpData& d) const {
-  return plan_.tma_store && (!asked_ || store_channel(*asked_, d)) &&
+  return plan_.tma_store && (!author_schedule_ || store_channel(*author_schedule_, d)) &&
          why_not_tma_store(k_, d).empty() && has_accumulator_layout(d.operands[1]);
 }
 
@@ -217,7 +217,7 @@ bool LayoutAssignment::has_accumulator_layout(Value v) const {
 
 /// Returns true for loads outside of mainloops, which wait for the layout of the accumulator that
 /// they may be combined with.
-bool LayoutAssignment::is_behind_products(const OpData& load) const {
+bool LayoutAssignment::is_outside_mainloop(const OpData& load) const {
   if (!plan_.wgmma) return false;
   for (OpId op : k_.ops(load.parent))
     if (k_[op].opcode == Opcode::Dot) return false;
@@ -226,7 +226,7 @@ bool LayoutAssignment::is_behind_products(const OpData& load) const {
 
 /// Visits ops in reverse program order, so that the first of several users determines the layout.
 void LayoutAssignment::propagate_accumulator_layouts() {
-  sums_are_settled_ = true;
+  accumulators_have_layouts_ = true;
   std::vector<OpId> ops;
   if (plan_.wgmma) walk(k_, k_.body(), [&](OpId op) { ops.push_back(op); });
   for (OpId op : std::views::reverse(ops)) {
@@ -236,9 +236,9 @@ void LayoutAssignment::propagate_accumulator_layouts() {
         info(d.opcode).family != Family::Elementwise)
       continue;
     const LinearLayout* wanted = of(d.results[0]);
-    if (const auto met = neighbour_layouts_.find(d.results[0]);
-        !wanted && met != neighbour_layouts_.end())
-      wanted = met->second;
+    if (const auto neighbour = neighbour_layouts_.find(d.results[0]);
+        !wanted && neighbour != neighbour_layouts_.end())
+      wanted = neighbour->second;
     if (!wanted) continue;
     for (Value v : d.operands)
       if (k_.type(v).is_tile() && !of(v))
@@ -255,8 +255,8 @@ const LinearLayout* LayoutAssignment::aux_layout(const OpData& load) const {
   const auto found = neighbour_layouts_.find(load.results[0]);
   const int fast = contiguous_dim(k_, load);
   if (found == neighbour_layouts_.end() || fast < 0) return coalesced_layout;
-  const LinearLayout* met = found->second;
-  if (met->free_bits(HwDim::Lane) != 0) return met;
+  const LinearLayout* neighbour = found->second;
+  if (neighbour->free_bits(HwDim::Lane) != 0) return neighbour;
   const int widest = std::min(access_elements(k_, load), 16 / size_bytes(tile.dtype()));
   const auto width = [&](const LinearLayout& l) {
     return static_cast<int>(global_vectors(l, fast, widest).front().registers.size());
@@ -264,9 +264,10 @@ const LinearLayout* LayoutAssignment::aux_layout(const OpData& load) const {
   const auto fills_sectors = [&](const LinearLayout& l) {
     return width(l) * size_bytes(tile.dtype()) >= kSectorShare;
   };
-  if (fills_sectors(*met)) return met;
-  const auto wider = lengthen_runs(*met, fast, widest);
-  const LinearLayout* own = wider && width(*met) < width(*wider) ? intern_layout(*wider) : met;
+  if (fills_sectors(*neighbour)) return neighbour;
+  const auto wider = lengthen_runs(*neighbour, fast, widest);
+  const LinearLayout* own =
+      wider && width(*neighbour) < width(*wider) ? intern_layout(*wider) : neighbour;
   return fills_sectors(*own) || width(*own) >= width(*coalesced_layout) ? own : coalesced_layout;
 }
 
@@ -274,8 +275,9 @@ const LinearLayout* LayoutAssignment::aux_layout(const OpData& load) const {
 /// with. Without room for them, threads load in that layout, because a conversion would take even
 /// more room.
 const LinearLayout* LayoutAssignment::read_aux_layout(const OpData& load) const {
-  const auto met = neighbour_layouts_.find(load.results[0]);
-  return met != neighbour_layouts_.end() ? met->second : access(load, k_.type(load.results[0]));
+  const auto neighbour = neighbour_layouts_.find(load.results[0]);
+  return neighbour != neighbour_layouts_.end() ? neighbour->second
+                                               : access(load, k_.type(load.results[0]));
 }
 
 /// Each thread reads the values gathered for the rows or for all elements of accumulators itself,
@@ -283,9 +285,9 @@ const LinearLayout* LayoutAssignment::read_aux_layout(const OpData& load) const 
 const LinearLayout* LayoutAssignment::gathered_aux_layout(const OpData& load) const {
   constexpr int kFewRegisterBits = 2;
   const LinearLayout* any = standard(k_.type(load.results[0]));
-  const auto met = neighbour_layouts_.find(load.results[0]);
-  if (met == neighbour_layouts_.end()) return any;
-  const LinearLayout* own = met->second;
+  const auto neighbour = neighbour_layouts_.find(load.results[0]);
+  if (neighbour == neighbour_layouts_.end()) return any;
+  const LinearLayout* own = neighbour->second;
   return own->in_bits(HwDim::Register) <= kFewRegisterBits || own->registers() <= any->registers()
              ? own
              : any;
@@ -417,20 +419,20 @@ void LayoutAssignment::op(OpId id) {
   }
   const Type type = k_.type(d.results[0]);
   if (d.opcode == LoadView) {
-    if (wants_aux_in_accumulator_layout_ && is_aux_load(k_, id)) {
-      if (sums_are_settled_) set(d.results[0], read_aux_layout(d));
+    if (loads_aux_in_accumulator_layout_ && is_aux_load(k_, id)) {
+      if (accumulators_have_layouts_) set(d.results[0], read_aux_layout(d));
       return;
     }
-    if (!is_behind_products(d)) return set(d.results[0], access(d, type));
-    if (sums_are_settled_) set(d.results[0], aux_layout(d));
+    if (!is_outside_mainloop(d)) return set(d.results[0], access(d, type));
+    if (accumulators_have_layouts_) set(d.results[0], aux_layout(d));
     return;
   }
   if (d.opcode == Dot) return set(d.results[0], dot(d).acc);
   if (d.opcode == Load && d.attrs.find(AttrName::align)) return set(d.results[0], by_runs(d, type));
   if (d.is(Load, AtomicRmw, AtomicCas, AtomicLoad)) {
     const LinearLayout* known = first_known(d);
-    if (!known && d.opcode == Load && is_behind_products(d)) {
-      if (sums_are_settled_) set(d.results[0], gathered_aux_layout(d));
+    if (!known && d.opcode == Load && is_outside_mainloop(d)) {
+      if (accumulators_have_layouts_) set(d.results[0], gathered_aux_layout(d));
       return;
     }
     return set(d.results[0], known ? known : standard(type));
@@ -473,8 +475,8 @@ void LayoutAssignment::op(OpId id) {
   if (is_rematerializable(d.opcode)) return;
   // A loaded value is converted before a cast widens it. Values made only of rematerializable ones
   // stay free.
-  const auto met = neighbour_layouts_.find(d.results[0]);
-  set(d.results[0], known && met != neighbour_layouts_.end() ? met->second : known);
+  const auto neighbour = neighbour_layouts_.find(d.results[0]);
+  set(d.results[0], known && neighbour != neighbour_layouts_.end() ? neighbour->second : known);
 }
 
 }  // namespace tegula::ir

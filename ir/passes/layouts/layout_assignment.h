@@ -58,7 +58,7 @@ class LayoutAssignment {
   const LinearLayout* ranked(const OpData& d) const;
   const LinearLayout* cluster_slice(Type tile) const;
   void cluster_gather(const OpData& d);
-  bool is_behind_products(const OpData& load) const;
+  bool is_outside_mainloop(const OpData& load) const;
   void propagate_accumulator_layouts();
   const LinearLayout* aux_layout(const OpData& load) const;
   const LinearLayout* read_aux_layout(const OpData& load) const;
@@ -78,9 +78,9 @@ class LayoutAssignment {
 
   const Kernel& k_;
   const Plan& plan_;
-  const Schedule* asked_;  ///< the author's
+  const Schedule* author_schedule_;  ///< the author's
   const Uses uses_;
-  bool wants_aux_in_accumulator_layout_;  ///< for auxiliary loads
+  bool loads_aux_in_accumulator_layout_;  ///< for auxiliary loads
   std::unordered_map<Value, const LinearLayout*> chosen_;
   /// Sorts, by their first result, whose operand keeps its layout.
   std::unordered_map<Value, const LinearLayout*> kept_orders_;
@@ -89,7 +89,7 @@ class LayoutAssignment {
   /// For tiles in chains of flips: the layout that their flip requires; null if it accepts any.
   std::unordered_map<Value, const LinearLayout*> flip_layouts_;
   bool changed_ = false;
-  bool sums_are_settled_ = false;
+  bool accumulators_have_layouts_ = false;
 };
 
 }  // namespace tegula::ir

@@ -77,7 +77,7 @@ const LinearLayout* LayoutAssignment::of_parts(const OpData& d) const {
     layout = box_layout(*own, d.attrs.ints(AttrName::offsets), k_.type(d.results[0]).shape());
     if (!layout) return standard(k_.type(d.results[0]));
   }
-  return layout || !sums_are_settled_ ? layout : standard(k_.type(d.results[0]));
+  return layout || !accumulators_have_layouts_ ? layout : standard(k_.type(d.results[0]));
 }
 
 const LinearLayout* LayoutAssignment::part_operand(const OpData& d, std::size_t i) const {

@@ -49,7 +49,7 @@ void AsyncCopies::find_entries() {
   for (std::size_t i = 0; i < loads_.size(); ++i) {
     if (!loads_[i].lines) continue;
     for (OpId op : k_.ops(body_)) {
-      if (!loads_[i].slice.contains(op) || info(k_[op].opcode).has(kPure) ||
+      if (!loads_[i].offset_ops.contains(op) || info(k_[op].opcode).has(kPure) ||
           !k_.type(k_[op].results[0]).is_tile())
         continue;
       const auto equal = std::ranges::find_if(entries_, [&](const Entry& entry) {
@@ -121,7 +121,7 @@ void AsyncCopies::place_indices(OperandLoad& c) {
   set_access(k_[load], a);
   if (!c.lines) return;
   for (OpId op : k_.ops(body_)) {
-    if (!c.slice.contains(op)) continue;
+    if (!c.offset_ops.contains(op)) continue;
     for (Value v : std::vector<Value>(k_[op].operands.begin(), k_[op].operands.end()))
       if (k_.type(v).is_tile() && k_.is_visible_from(v, loop_) && !c.placed.contains(v))
         c.placed[v] = placed(v, lines);

@@ -31,27 +31,28 @@ void ChannelRing::allocate_slots(Builder& b) {
   b.loc = loc;
 }
 
-RingPosition ChannelRing::next(Builder& b, RingPosition at) const {
-  if (slots_ == 1) return {at.slot, b.op(Opcode::Xor, {at.phase, b.i32(1)})};
-  const Value slot = b.add(at.slot, b.i32(1));
+RingPosition ChannelRing::next(Builder& b, RingPosition position) const {
+  if (slots_ == 1) return {position.slot, b.op(Opcode::Xor, {position.phase, b.i32(1)})};
+  const Value slot = b.add(position.slot, b.i32(1));
   const Value wraps = b.cmp("eq", slot, b.i32(slots_));
   return {b.select(wraps, b.i32(0), slot),
-          b.op(Opcode::Xor, {at.phase, b.cast(wraps, DType::i32)})};
+          b.op(Opcode::Xor, {position.phase, b.cast(wraps, DType::i32)})};
 }
 
-RingPosition ChannelRing::back(Builder& b, RingPosition at, int steps) const {
-  const Value wraps = b.cmp("lt", at.slot, b.i32(steps));
-  return {b.select(wraps, b.add(at.slot, b.i32(slots_ - steps)), b.sub(at.slot, b.i32(steps))),
-          b.op(Opcode::Xor, {at.phase, b.cast(wraps, DType::i32)})};
+RingPosition ChannelRing::back(Builder& b, RingPosition position, int steps) const {
+  const Value wraps = b.cmp("lt", position.slot, b.i32(steps));
+  return {b.select(wraps, b.add(position.slot, b.i32(slots_ - steps)),
+                   b.sub(position.slot, b.i32(steps))),
+          b.op(Opcode::Xor, {position.phase, b.cast(wraps, DType::i32)})};
 }
 
-RingPosition ChannelRing::after(Builder& b, RingPosition at, Value steps) const {
+RingPosition ChannelRing::after(Builder& b, RingPosition position, Value steps) const {
   // Slot and phase repeat after two rounds.
   const Value rest = b.rem(steps, b.constant(b.kernel().type(steps), std::int64_t{2} * slots_));
-  const Value slot = b.add(at.slot, b.cast(rest, DType::i32));
+  const Value slot = b.add(position.slot, b.cast(rest, DType::i32));
   const Value rounds = b.div(slot, b.i32(slots_));
   return {b.rem(slot, b.i32(slots_)),
-          b.op(Opcode::Xor, {at.phase, b.op(Opcode::And, {rounds, b.i32(1)})})};
+          b.op(Opcode::Xor, {position.phase, b.op(Opcode::And, {rounds, b.i32(1)})})};
 }
 
 void ChannelRing::release(Builder& b, Value slot, Value condition, bool generic_proxy) const {

@@ -31,10 +31,10 @@ class ChannelRing {
   Value allocate_words(Builder& b, std::size_t count) const;
 
   static RingPosition first(Builder& b) { return {b.i32(0), b.i32(0)}; }
-  RingPosition next(Builder& b, RingPosition at) const;
-  RingPosition back(Builder& b, RingPosition at, int steps) const;
+  RingPosition next(Builder& b, RingPosition position) const;
+  RingPosition back(Builder& b, RingPosition position, int steps) const;
   /// Returns the position `steps` iterations later. `steps` may have any integer type.
-  RingPosition after(Builder& b, RingPosition at, Value steps) const;
+  RingPosition after(Builder& b, RingPosition position, Value steps) const;
 
   /// Issues the loads of one iteration from the producer thread, after the reads of the slot in
   /// phase `free`. A null `free` means that the slot has not been used yet.
@@ -42,8 +42,8 @@ class ChannelRing {
   /// Writes numbers into a slot's words from the producer thread, after the reads of the slot in
   /// phase `free`.
   void put(Builder& b, Value words, std::span<const Value> numbers, Value slot, Value free) const;
-  void wait(Builder& b, RingPosition at) const {
-    b.effect(Opcode::ChannelWait, {full_, at.slot, at.phase});
+  void wait(Builder& b, RingPosition position) const {
+    b.effect(Opcode::ChannelWait, {full_, position.slot, position.phase});
   }
   /// Releases a slot if `condition` holds. `generic_proxy`: threads have read it by loads, not
   /// wgmma.

@@ -29,7 +29,8 @@ bool MmaLoop::find_outer_loops() {
 }
 
 // ---- rings
-void MmaLoop::allocate(std::vector<OperandPipeline> rings, std::vector<OperandLoad> in_front) {
+void MmaLoop::allocate(std::vector<OperandPipeline> rings,
+                       std::vector<OperandLoad> stationary_loads) {
   pipelines = std::move(rings);
   const Value in_step = multicast_loads();
   for (OperandPipeline& p : pipelines) {
@@ -38,8 +39,8 @@ void MmaLoop::allocate(std::vector<OperandPipeline> rings, std::vector<OperandLo
               slots = asked != 0 ? std::max(asked, kMinSlots) : usual;
     p.ring = ChannelRing(slots, std::move(p.ring_loads), in_step);
   }
-  if (!in_front.empty())
-    stationary.emplace().ring = ChannelRing(plan_.once_stages, std::move(in_front));
+  if (!stationary_loads.empty())
+    stationary.emplace().ring = ChannelRing(plan_.once_stages, std::move(stationary_loads));
   allocate_rings();
   remark();
   enter_outer_loops();
@@ -95,8 +96,8 @@ Value MmaLoop::multicast_loads() {
           !is_multicast_splittable(k, k[load.load]))
         continue;
       const Value bit = b.i32(std::int64_t{1} << attrs.i(AttrName::multicast));
-      const Value same = b.cmp("ne", b.op(Opcode::And, {word, bit}), b.i32(0));
-      load.same = b.op(Opcode::And, {in_step, same});
+      const Value has_same_box = b.cmp("ne", b.op(Opcode::And, {word, bit}), b.i32(0));
+      load.is_shared = b.op(Opcode::And, {in_step, has_same_box});
       any = true;
     }
   k.erase(flags);
@@ -109,7 +110,7 @@ void MmaLoop::remark() {
       context_.remark(Remark::Kind::Applied, k[load.load].loc, "loaded by TMA",
                       {{"stages", fmt::format("{}", pipeline.ring.slots())},
                        {"ring", k.type(load.ring).str()},
-                       {"shared", load.same ? "1" : "0"}});
+                       {"shared", load.is_shared ? "1" : "0"}});
 }
 
 void MmaLoop::enter_outer_loops() {
@@ -155,8 +156,8 @@ void MmaLoop::fill_prologue(int first) {
     if (stationary) fill_iteration(b, nullptr, iv, {}, {}, true);
     return;
   }
-  std::vector<RingPosition> at;
-  for (const OperandPipeline& pipeline : pipelines) at.push_back(pipeline.begin);
+  std::vector<RingPosition> positions;
+  for (const OperandPipeline& pipeline : pipelines) positions.push_back(pipeline.begin);
   const auto count = [&](const OperandPipeline& f) {
     return first - f.last_stage - 1 + f.ring.slots();
   };
@@ -165,19 +166,19 @@ void MmaLoop::fill_prologue(int first) {
     for (std::size_t i = 0; i < pipelines.size(); ++i) {
       if (step >= count(pipelines[i])) continue;
       // The previous use of the slot was one phase earlier.
-      const Value free = is_nested() ? b.op(Opcode::Xor, {at[i].phase, b.i32(1)}) : Value();
-      fill_iteration(b, &pipelines[i], iv, at[i].slot, free, step == 0 && i == 0);
-      at[i] = pipelines[i].ring.next(b, at[i]);
+      const Value free = is_nested() ? b.op(Opcode::Xor, {positions[i].phase, b.i32(1)}) : Value();
+      fill_iteration(b, &pipelines[i], iv, positions[i].slot, free, step == 0 && i == 0);
+      positions[i] = pipelines[i].ring.next(b, positions[i]);
     }
     iv = b.add(iv, k[loop].operands[2]);
   }
 }
 
-void MmaLoop::prefetch_next(Builder& b, const OperandPipeline& pipeline, RingPosition at) {
+void MmaLoop::prefetch_next(Builder& b, const OperandPipeline& pipeline, RingPosition position) {
   Value ahead = k[body].args[0];
   for (int s = pipeline.last_stage + 1; s < pipeline.ring.slots(); ++s)
     ahead = b.add(ahead, k[loop].operands[2]);
-  const RingPosition read = pipeline.ring.back(b, at, 1);
+  const RingPosition read = pipeline.ring.back(b, position, 1);
   fill_iteration(b, &pipeline, ahead, read.slot, read.phase, false);
 }
 
@@ -202,16 +203,16 @@ void MmaLoop::release_stationary(Builder& b, Value condition) {
   if (stationary && is_nested()) stationary->ring.release(b, stationary->begin.slot, condition);
 }
 
-void MmaLoop::end_stationary(Builder& b, Value brought) {
+void MmaLoop::end_stationary(Builder& b, Value is_loaded) {
   if (!stationary || !is_nested()) return;
-  const RingPosition at = stationary->begin;
+  const RingPosition begin = stationary->begin;
   if (stationary->ring.slots() == 1) {
-    stationary->end = {at.slot, b.op(Opcode::Xor, {at.phase, b.cast(brought, DType::i32)})};
+    stationary->end = {begin.slot, b.op(Opcode::Xor, {begin.phase, b.cast(is_loaded, DType::i32)})};
     return;
   }
-  const RingPosition next = stationary->ring.next(b, at);
-  stationary->end = {b.select(brought, next.slot, at.slot),
-                     b.select(brought, next.phase, at.phase)};
+  const RingPosition next = stationary->ring.next(b, begin);
+  stationary->end = {b.select(is_loaded, next.slot, begin.slot),
+                     b.select(is_loaded, next.phase, begin.phase)};
 }
 
 RingPosition MmaLoop::end_position(Builder& b, const OperandPipeline& pipeline) const {

@@ -23,9 +23,9 @@ struct OperandPipeline {
   RingPosition begin{};  ///< position of the first iteration
   RingPosition end{};    ///< position after the last iteration
   // State of the step that is being built.
-  std::unordered_set<OpId> left;  ///< readers that have not retired yet
+  std::unordered_set<OpId> remaining_readers;  ///< readers that have not retired yet
   bool is_waited_for = false, is_released = false;
-  RingPosition at{};  ///< of the iteration of first_stage
+  RingPosition position{};  ///< of the iteration of first_stage
 
   /// Returns the values of a position that loops carry: slot and phase, or only the phase if there
   /// is one slot.
@@ -47,8 +47,8 @@ class MmaLoop {
         may_pass_(may_pass_indices(Facts(kernel), kernel, loop, kMaxSlots)) {}
 
   /// Allocates shared memory and channels before all loops, and makes these carry the ring
-  /// positions. `rings` are filled in the loop; the loads of `in_front` run before it.
-  void allocate(std::vector<OperandPipeline> rings, std::vector<OperandLoad> in_front);
+  /// positions. `rings` are filled in the loop; the loads of `stationary_loads` run before it.
+  void allocate(std::vector<OperandPipeline> rings, std::vector<OperandLoad> stationary_loads);
   /// Replaces the loop by `new_loop`. The body of the original loop still provides the offsets of
   /// loads.
   void build(OpId new_loop) {
@@ -61,7 +61,7 @@ class MmaLoop {
   /// Issues the loads of the prologue, for a loop that starts with iteration `first`.
   void fill_prologue(int first);
   /// Issues the next load that is not in flight into the slot that the previous iteration has read.
-  void prefetch_next(Builder& b, const OperandPipeline& pipeline, RingPosition at);
+  void prefetch_next(Builder& b, const OperandPipeline& pipeline, RingPosition position);
   /// Carries the pipelines' `end` through the outer loops and erases the loads.
   void finish();
 
@@ -73,9 +73,9 @@ class MmaLoop {
   /// Releases stationary operands if the condition holds: the next iteration of the outer loop may
   /// overwrite them.
   void release_stationary(Builder& b, Value condition);
-  /// Computes the position that the next outer iteration waits for. `brought` is true if this outer
-  /// iteration loads stationary operands.
-  void end_stationary(Builder& b, Value brought);
+  /// Computes the position that the next outer iteration waits for. `is_loaded` is true if this
+  /// outer iteration loads stationary operands.
+  void end_stationary(Builder& b, Value is_loaded);
   /// Returns the position of the pipeline after all iterations, computed from the trip count, for
   /// warpgroups that skip the loop.
   RingPosition end_position(Builder& b, const OperandPipeline& pipeline) const;

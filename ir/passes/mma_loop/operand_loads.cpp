@@ -144,7 +144,7 @@ class Finder {
     const bool has_tiles =
         by_ == CopiedBy::Threads || access_of(k_, k_[c.load]).gathered_dim() >= 0;
     for (Value v : operands)
-      if (!collect(v, has_tiles, c.slice)) {
+      if (!collect(v, has_tiles, c.offset_ops)) {
         context_.remark(Remark::Kind::Missed, k_[c.load].loc,
                         "not pipelined: the offset depends on a value the loop carries");
         return false;
@@ -160,7 +160,7 @@ class Finder {
         operands, [&](Value v) { return k_.type(v).is_tile() && !k_.is_visible_from(v, loop_); });
     if (index == operands.end()) return true;
     const std::int64_t extent = k_.type(*index).count();
-    const bool can = std::ranges::all_of(c.slice, [&](OpId op) {
+    const bool can = std::ranges::all_of(c.offset_ops, [&](OpId op) {
       const OpData& d = k_[op];
       const Type type = k_.type(d.results[0]);
       if (!type.is_tile()) return true;
@@ -175,7 +175,7 @@ class Finder {
                       "not pipelined: threads cannot make its index tile row by row");
     return can;
   }
-  bool collect(Value v, bool has_tiles, std::unordered_set<OpId>& slice) {
+  bool collect(Value v, bool has_tiles, std::unordered_set<OpId>& ops) {
     const ValueData& d = k_[v];
     if (!d.def) return d.region != body_ || d.position == 0;
     if (!is_inside(k_, d.def, loop_)) return true;
@@ -183,8 +183,8 @@ class Finder {
     const bool repeatable = info(op.opcode).has(kPure) || is_invariant_scalar_load(k_, d.def) ||
                             (has_tiles && is_invariant_load(k_, d.def));
     if (!repeatable || !op.regions.empty() || op.parent != body_) return false;
-    slice.insert(d.def);
-    return std::ranges::all_of(op.operands, [&](Value o) { return collect(o, has_tiles, slice); });
+    ops.insert(d.def);
+    return std::ranges::all_of(op.operands, [&](Value o) { return collect(o, has_tiles, ops); });
   }
 
   const Kernel& k_;
@@ -348,7 +348,7 @@ ValueMap& IterationOffsets::copy_slice(Builder& b, const OperandLoad& load) {
   map.insert(load.placed.begin(), load.placed.end());
   const Loc saved = b.loc;
   for (OpId op : k_.ops(body_)) {
-    if (!load.slice.contains(op) || map.contains(k_[op].results[0])) continue;
+    if (!load.offset_ops.contains(op) || map.contains(k_[op].results[0])) continue;
     const Type type = k_.type(k_[op].results[0]);
     if (!load.lines || !type.is_tile()) {
       clone_op(b, op, map);
@@ -375,18 +375,18 @@ Value IterationOffsets::read(Builder& b, const OperandLoad& load, OpId op) {
 }
 
 /// Computes one element of a tile of the iteration, or a scalar.
-Value IterationOffsets::element(Builder& b, Value v, std::int64_t at) {
+Value IterationOffsets::element(Builder& b, Value v, std::int64_t index) {
   const bool is_tile = k_.type(v).is_tile();
-  ValueMap& map = is_tile ? elements_[at] : maps_[nullptr];
+  ValueMap& map = is_tile ? elements_[index] : maps_[nullptr];
   if (const auto it = map.find(v); it != map.end()) return it->second;
   const OpId def = k_[v].def;
   if (!is_tile && (!def || k_[def].parent != body_)) return v;
   std::vector<Value> operands(k_[def].operands.begin(), k_[def].operands.end());
-  for (Value& operand : operands) operand = element(b, operand, at);
+  for (Value& operand : operands) operand = element(b, operand, index);
   const Type type = Type::of(k_.type(v).elem());
   const Opcode opcode = k_[def].opcode;
   if (opcode == Opcode::Arange)
-    return map[v] = b.constant(type, k_[def].attrs.i(AttrName::start) + at);
+    return map[v] = b.constant(type, k_[def].attrs.i(AttrName::start) + index);
   if (is_tile && (opcode == Opcode::Splat || opcode == Opcode::ConvertLayout))
     return map[v] = operands[0];
   AttrList attrs = k_[def].attrs;
@@ -441,7 +441,7 @@ void IterationOffsets::copy(Builder& b, const OperandLoad& load, Opcode opcode,
   BoxAccess a = access_of(k_, k_[load.load]);
   a.target.assign(into.begin(), into.end());
   a.along = load.axes;
-  a.multicast = load.same;
+  a.multicast = load.is_shared;
   if (const auto pages = page_boxes_of(load, opcode)) {
     set_boxes(b, a, *pages, load.tile.shape()[0]);
   } else {

@@ -23,12 +23,12 @@ bool is_in_counted_loops(const Kernel& k, OpId op);
 /// in tile form), or only a load_view of a tile with other uses.
 struct OperandLoad {
   OpId load, permute, convert;
-  std::vector<OpId> dots;          ///< all users; the same operand of each
-  Type tile;                       ///< as its users read it, without layout
-  Ints axes;                       ///< view dimension of each tile dimension
-  Value ring;                      ///< its slots in shared memory, once allocated
-  Value same;                      ///< i1: the peer CTA of the cluster loads the same box; or none
-  std::unordered_set<OpId> slice;  ///< ops of the body that the offsets need
+  std::vector<OpId> dots;  ///< all users; the same operand of each
+  Type tile;               ///< as its users read it, without layout
+  Ints axes;               ///< view dimension of each tile dimension
+  Value ring;              ///< its slots in shared memory, once allocated
+  Value is_shared;         ///< i1: the peer CTA of the cluster loads the same box; or none
+  std::unordered_set<OpId> offset_ops;  ///< ops of the body that the offsets need
   /// Layout of index tiles that the body computes, once their ring is allocated, and tiles from
   /// outside of the loop in that layout.
   const LinearLayout* lines = nullptr;
@@ -105,7 +105,7 @@ class IterationOffsets {
 
  private:
   ValueMap& copy_slice(Builder& b, const OperandLoad& load);
-  Value element(Builder& b, Value v, std::int64_t at);
+  Value element(Builder& b, Value v, std::int64_t index);
   std::optional<PageBoxes> page_boxes_of(const OperandLoad& load, Opcode opcode) const;
   void set_boxes(Builder& b, BoxAccess& a, const PageBoxes& pages, std::int64_t tile_rows);
 

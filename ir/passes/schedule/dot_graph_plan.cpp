@@ -13,12 +13,13 @@ constexpr int kMinStages = 2, kMaxStages = 4;
 
 /// Plans two CTAs per SM if both have room for three stages. It is for kernels whose threads copy
 /// the operands: the other CTA then works during the first copies and the epilogue of a tile, and
-/// at the barrier of each iteration. `beside`: bytes of shared memory in addition to the rings.
-void pair_ctas(Plan& plan, const TargetRow& target, const DotNeeds& needs, std::int64_t beside,
+/// at the barrier of each iteration. `other_bytes`: bytes of shared memory in addition to the
+/// rings.
+void pair_ctas(Plan& plan, const TargetRow& target, const DotNeeds& needs, std::int64_t other_bytes,
                std::int64_t needed) {
   constexpr int kMinPairedStages = 3;
-  const std::int64_t bytes =
-      target.shared_bytes_per_sm / 2 - target.shared_bytes_reserved - needs.fixed_bytes - beside;
+  const std::int64_t bytes = target.shared_bytes_per_sm / 2 - target.shared_bytes_reserved -
+                             needs.fixed_bytes - other_bytes;
   const auto stages =
       static_cast<int>(std::min<std::int64_t>(bytes / needs.stage_bytes(), kMaxStages));
   if (stages < kMinPairedStages || needed > target.registers_at_entry(2 * plan.num_warps)) return;
@@ -36,22 +37,22 @@ std::optional<Plan> plan_for(const Kernel& k, int num_warps) {
   plan.warps_n = 1;
   // Stores in a loop have neither the space nor the time for an exchange through shared memory.
   plan.stage_stores = false;
-  const auto stages_beside = [&](std::int64_t bytes) {
+  const auto stages_with = [&](std::int64_t bytes) {
     const std::int64_t left = target.ring_bytes() - needs->fixed_bytes - bytes;
     return static_cast<int>(std::clamp<std::int64_t>(left / needs->stage_bytes(), 0, kMaxStages));
   };
-  std::int64_t beside = staged_bytes(k, plan);
-  plan.tma_store = beside > 0 && stages_beside(beside) >= kMinStages;
-  if (!plan.tma_store) beside = 0;
+  std::int64_t other_bytes = staged_bytes(k, plan);
+  plan.tma_store = other_bytes > 0 && stages_with(other_bytes) >= kMinStages;
+  if (!plan.tma_store) other_bytes = 0;
   // A second slot of a stored tile saves a barrier, which is worth more than a third stage.
-  if (stages_beside(beside + needs->second_slot_bytes) >= kMinStages)
-    beside += needs->second_slot_bytes;
-  plan.stages = stages_beside(beside);
+  if (stages_with(other_bytes + needs->second_slot_bytes) >= kMinStages)
+    other_bytes += needs->second_slot_bytes;
+  plan.stages = stages_with(other_bytes);
   const std::int64_t needed = needs->live_registers + kNonAccumulatorRegisters;
   if (needs->has_channels)
     add_producer_warps(plan, k, needed + 32, needed);
   else
-    pair_ctas(plan, target, *needs, beside, needed + 24);
+    pair_ctas(plan, target, *needs, other_bytes, needed + 24);
   if (plan.stages < kMinStages || needed > plan.registers_per_consumer(target)) return std::nullopt;
   return plan;
 }

@@ -63,7 +63,7 @@ bool is_read(const Kernel& k, Value v, std::unordered_set<Value>& seen) {
 }
 
 /// Returns the bytes of all slots of a Schedule's store channels, for one group of warps.
-std::int64_t asked_staging_bytes(const Kernel& k, const Schedule& asked) {
+std::int64_t author_staging_bytes(const Kernel& k, const Schedule& asked) {
   const Graph graph = Graph::without_edges(k);
   std::int64_t sum = 0;
   for (const Channel& c : asked.channels) {
@@ -98,7 +98,7 @@ PlanPatch wanted_fields(const Kernel& k, const PassContext& context) {
   return merged(k.info.preferred, context.planned.fields());
 }
 
-bool wants_tma_aux_loads(const Kernel& k, const PassContext& context) {
+bool prefers_tma_aux_loads(const Kernel& k, const PassContext& context) {
   if (context.plan) return context.plan->tma_aux_loads;
   return wanted_fields(k, context).tma_aux_loads.value_or(false) && k.info.target->has_tma;
 }
@@ -131,7 +131,7 @@ KernelSummary summarize(const Kernel& k) {
 }
 
 std::int64_t staged_bytes(const Kernel& k, const Plan& p, const Schedule* asked) {
-  if (asked) return asked_staging_bytes(k, *asked) * p.groups();
+  if (asked) return author_staging_bytes(k, *asked) * p.groups();
   std::int64_t most = 0;
   walk(k, k.body(), [&](OpId op) {
     if (k[op].opcode != Opcode::StoreView || !why_not_tma_store(k, k[op]).empty()) return;

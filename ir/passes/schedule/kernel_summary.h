@@ -37,7 +37,7 @@ inline std::int64_t stage_bytes(const DotNeeds& needs, const Plan& plan) {
 /// Returns the requested fields of the kernel's plan, including preferred ones.
 PlanPatch wanted_fields(const Kernel& k, const PassContext& context);
 /// Returns true if TMA should execute auxiliary loads, as far as is known before a plan is chosen.
-bool wants_tma_aux_loads(const Kernel& k, const PassContext& context);
+bool prefers_tma_aux_loads(const Kernel& k, const PassContext& context);
 
 /// Returns true for a load_view of a tile in a mainloop that is not an operand of a dot.
 bool is_aux_load(const Kernel& k, OpId load);

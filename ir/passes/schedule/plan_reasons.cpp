@@ -48,7 +48,7 @@ class Reasons {
     add("{}", wgmma_missed_remark(k_));
     add("num_warps={}: {} elements of the largest accumulator", p_.num_warps,
         s_.max_accumulator_elems);
-    add("stages={}: {} bytes a step", p_.stages, cp_async_ring_bytes(k_, 1));
+    add("stages={}: {} bytes per iteration", p_.stages, cp_async_ring_bytes(k_, 1));
   }
 
   void of_graph(const DotNeeds& needs) {
@@ -67,7 +67,7 @@ class Reasons {
   }
 
   void stages(std::string_view why, std::int64_t step, std::int64_t once) {
-    add("stages={}: {}{} bytes a step, {} once, room for {}", p_.stages, why, step, once,
+    add("stages={}: {}{} bytes per iteration, {} once, room for {}", p_.stages, why, step, once,
         (k_.info.target->ring_bytes() - once) / step);
   }
 
@@ -81,7 +81,8 @@ class Reasons {
       add("pingpong=1: the kernel prefers it; a tile of {} rows is one warpgroup's work",
           s_.mma_rows);
     else
-      add("num_warps={}: {} rows of accumulators, {} a warp", p_.num_warps, s_.mma_rows, kWarpRows);
+      add("num_warps={}: {} rows of accumulators, {} per warp", p_.num_warps, s_.mma_rows,
+          kWarpRows);
     stages(s_.stages != 0 ? "the loop requests it; " : "the useful maximum; ", step,
            needs.stationary_bytes);
     of_registers(needs);
@@ -104,7 +105,7 @@ class Reasons {
     if (p_.multicast)
       add("multicast=1: the kernel prefers it, and neighbouring tiles share a load");
     if (p_.tma_aux_loads)
-      add("tma_aux_loads=1: the kernel prefers it; {} bytes an iteration are auxiliary",
+      add("tma_aux_loads=1: the kernel prefers it; {} bytes per iteration are auxiliary",
           needs.other_bytes);
     if (p_.tma_store)
       add("tma_store=1: the kernel prefers it, or results are combined with memory, and there is "
@@ -141,7 +142,8 @@ class Reasons {
 
 std::string wgmma_missed_remark(const Kernel& k) {
   const KernelSummary s = summarize(k);
-  if (!k.info.target->has_wgmma) return fmt::format("wgmma=0: {} has none", k.info.target.name());
+  if (!k.info.target->has_wgmma)
+    return fmt::format("wgmma=0: {} has no wgmma", k.info.target.name());
   if (s.max_accumulator_elems == 0) return "wgmma=0: there are no MMAs";
   if (!s.dots) return fmt::format("wgmma=0: for some MMA, {}", s.dots.reason());
   return "wgmma=0: accumulators, fragments and two stages of operands do not fit a CTA";

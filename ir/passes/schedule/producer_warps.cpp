@@ -32,7 +32,7 @@ void add_producer_warps(Plan& plan, const Kernel& k, std::int64_t useful, std::i
   Plan given = plan;
   given.producer_warps = kWarpgroupWarps;
   const auto beside = [&](int kept) {
-    return target.setmaxnreg_beside(given.consumer_warps(), given.producer_warps, kept);
+    return target.max_consumer_registers(given.consumer_warps(), given.producer_warps, kept);
   };
   given.consumer_registers =
       beside(most_boxes(k) >= kManyBoxes ? kRegistersOfManyBoxes : kProducerRegisters);

@@ -99,26 +99,26 @@ class Swap {
     const Value turned_init = transposed(b, init);
     loop_inits(k_[chain.loop])[chain.carry] = turned_init;
     unused_.push_back(init);
-    turn_type(body_carries(k_, chain.loop)[chain.carry]);
-    for (OpId dot : chain.dots) turn_dot(dot);
-    turn_result(chain);
+    transpose_type(body_carries(k_, chain.loop)[chain.carry]);
+    for (OpId dot : chain.dots) transpose_dot(dot);
+    transpose_result(chain);
   }
 
-  void turn_type(Value v) { k_.set_type(v, transposed(k_.type(v))); }
+  void transpose_type(Value v) { k_.set_type(v, transposed(k_.type(v))); }
 
-  void turn_dot(OpId dot) {
+  void transpose_dot(OpId dot) {
     Builder b(k_, dot);
     const Value first = k_[dot].operands[0], second = k_[dot].operands[1];
     const Value a = transposed(b, second), c = transposed(b, first);
     k_[dot].operands[0] = a;
     k_[dot].operands[1] = c;
-    turn_type(k_[dot].results[0]);
+    transpose_type(k_[dot].results[0]);
     unused_.insert(unused_.end(), {first, second});
   }
 
-  void turn_result(const CarriedDots& chain) {
+  void transpose_result(const CarriedDots& chain) {
     const Value result = k_[chain.loop].results[chain.carry];
-    turn_type(result);
+    transpose_type(result);
     Builder b = Builder::behind(k_, chain.loop);
     const Value back = b.op(Opcode::Permute, {result}, {{AttrName::order, Ints{1, 0}}});
     k_.replace_all_uses(result, back);

@@ -137,7 +137,7 @@ TEST(Plan, LoadsByTma) {
       plan_or_remark(auxiliary, "wgmma=0 producer_warps=0 consumer_registers=0 persistent=0"),
       HasSubstr("no auxiliary loads by TMA: the MMAs are not wgmmas"));
   EXPECT_THAT(plan_or_remark(auxiliary, "", "sm_90a", "sm_80"),
-              HasSubstr("no auxiliary loads by TMA: sm_80 has none"));
+              HasSubstr("no auxiliary loads by TMA: sm_80 has no TMA"));
   EXPECT_THAT(plan_or_remark(auxiliary, "", "stride_div=8x1", "stride_div=4x1"),
               HasSubstr("the mainloops have none that TMA supports"));
   EXPECT_THAT(plan_or_remark("plan/product_sm_90a.tir", "tma_aux_loads=1"),

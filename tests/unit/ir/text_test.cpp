@@ -148,7 +148,7 @@ TEST(Verify, ReshapesKeepTheElements) {
   const std::string head = "kernel @k tile target(sm_90a) (%x: tile<4x8xf32>) { %y = reshape %x : ";
   EXPECT_EQ(first_error(head + "tile<32xf32> }"), "");
   for (const char* type : {"tile<16xf32>", "tile<32xi32>", "f32"})
-    EXPECT_NE(first_error(head + type + " }").find("has not the elements of tile<4x8xf32>"),
+    EXPECT_NE(first_error(head + type + " }").find("is not a reshape of tile<4x8xf32>"),
               std::string::npos)
         << type;
 }
