@@ -14,7 +14,7 @@ class NamedBarriers {
   explicit NamedBarriers(Checker& c) : c_(c) {}
 
   /// Visits a bar_sync or bar_arrive.
-  void visit(SharedState& state, ir::OpId op, const ThreadContext& who);
+  void visit(SharedState& state, ir::OpId op, const ThreadContext& context);
   /// Reports faults at the end of the kernel.
   void finish();
 
@@ -42,12 +42,12 @@ class Mbarriers {
 
   /// Registers an mbar_arrive of the kernel; call before all other functions.
   void add_arrival_of_threads(ir::OpId op);
-  void init(SharedState& state, ir::OpId op, const ThreadContext& who);
+  void init(SharedState& state, ir::OpId op, const ThreadContext& context);
   /// Visits an mbar_arrive or mbar_expect_tx.
-  void arrive(SharedState& state, ir::OpId op, const ThreadContext& who);
-  void wait(SharedState& state, ir::OpId op, const ThreadContext& who);
+  void arrive(SharedState& state, ir::OpId op, const ThreadContext& context);
+  void wait(SharedState& state, ir::OpId op, const ThreadContext& context);
   /// Visits a TMA load, which names an mbarrier.
-  void name(const SharedState& state, ir::OpId op, const ThreadContext& who);
+  void name(const SharedState& state, ir::OpId op, const ThreadContext& context);
   void finish();
 
  private:
@@ -64,7 +64,7 @@ class Mbarriers {
     bool is_convergent = true;  ///< all warpgroups arrive in the same phase
   };
   void expect_initialized(const SharedState& state, ir::OpId op, ir::Value address,
-                          const ThreadContext& who);
+                          const ThreadContext& context);
   void expect_count(const InitializedBarrier& barrier);
   bool is_ambiguous(const Arrival& a) const;
 

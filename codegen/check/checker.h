@@ -61,11 +61,11 @@ void for_groups(const Threads& threads, const F& f) {
 
 // ---- shared memory (shared_accesses.cpp)
 /// Visits a st_shared, stmatrix or cp_async.
-void visit_write(Checker& c, SharedState& state, ir::OpId op, const ThreadContext& who);
-void visit_tma_load(Checker& c, SharedState& state, ir::OpId op, const ThreadContext& who);
-void visit_tma_store(Checker& c, SharedState& state, ir::OpId op, const ThreadContext& who);
+void visit_write(Checker& c, SharedState& state, ir::OpId op, const ThreadContext& context);
+void visit_tma_load(Checker& c, SharedState& state, ir::OpId op, const ThreadContext& context);
+void visit_tma_store(Checker& c, SharedState& state, ir::OpId op, const ThreadContext& context);
 /// Checks that threads' writes are fenced and ordered before access `there` by TMA or wgmma.
-void access_by_async_proxy(Checker& c, const SharedState& state, const SmemAccess& there);
+void access_by_async_proxy(Checker& c, const SharedState& state, const SmemAccess& access);
 /// Checks accesses in flight at the end of a role.
 void visit_exit(Checker& c, const SharedState& state);
 

@@ -16,27 +16,27 @@ constexpr std::int64_t kBarrierBytes = 8;
 
 }  // namespace
 
-void Mbarriers::init(SharedState& state, OpId op, const ThreadContext& who) {
+void Mbarriers::init(SharedState& state, OpId op, const ThreadContext& context) {
   const OpData& d = c_.k[op];
-  for_groups(who.threads, [&](int g) {
-    const SmemAccess there =
-        c_.place(op, AccessKind::MbarrierInit, g, who.threads, d.operands[0], kBarrierBytes);
-    if (there.bytes.end == 0) return;
+  for_groups(context.threads, [&](int g) {
+    const SmemAccess initialized =
+        c_.place(op, AccessKind::MbarrierInit, g, context.threads, d.operands[0], kBarrierBytes);
+    if (initialized.bytes.end == 0) return;
     const bool is_known =
         std::ranges::any_of(initialized_, [&](const InitializedBarrier& m) { return m.op == op; });
-    if (!is_known) initialized_.push_back({op, there.bytes, d.attrs.i(AttrName::count, 1)});
-    state.set({.place = c_.places.number(there)});
+    if (!is_known) initialized_.push_back({op, initialized.bytes, d.attrs.i(AttrName::count, 1)});
+    state.set({.place = c_.places.number(initialized)});
   });
 }
 
 /// Checks that the mbarrier was initialized and that a barrier orders the initialization before
 /// `op`.
 void Mbarriers::expect_initialized(const SharedState& state, OpId op, Value address,
-                                   const ThreadContext& who) {
-  for_groups(who.threads, [&](int g) {
+                                   const ThreadContext& context) {
+  for_groups(context.threads, [&](int g) {
     const ByteRange bytes = c_.ranges.bytes_at(address, g, kBarrierBytes);
     if (bytes.end == 0) return;
-    const Threads threads = Checker::within(who.threads, g);
+    const Threads threads = Checker::within(context.threads, g);
     bool is_made = false;
     for (const AccessStatus& s : state.open) {
       const SmemAccess& p = c_.places.of(s);
@@ -51,10 +51,10 @@ void Mbarriers::expect_initialized(const SharedState& state, OpId op, Value addr
   });
 }
 
-void Mbarriers::name(const SharedState& state, OpId op, const ThreadContext& who) {
+void Mbarriers::name(const SharedState& state, OpId op, const ThreadContext& context) {
   const Value address = c_.k[op].operands[2];
-  expect_initialized(state, op, address, who);
-  for_groups(who.threads, [&](int g) {
+  expect_initialized(state, op, address, context);
+  for_groups(context.threads, [&](int g) {
     const ByteRange bytes = c_.ranges.bytes_at(address, g, kBarrierBytes);
     for (const AccessStatus& s : state.open) {
       const SmemAccess& p = c_.places.of(s);
@@ -68,18 +68,18 @@ void Mbarriers::name(const SharedState& state, OpId op, const ThreadContext& who
   });
 }
 
-void Mbarriers::arrive(SharedState& state, OpId op, const ThreadContext& who) {
+void Mbarriers::arrive(SharedState& state, OpId op, const ThreadContext& context) {
   const OpData& d = c_.k[op];
-  expect_initialized(state, op, d.operands[0], who);
+  expect_initialized(state, op, d.operands[0], context);
   if (std::ranges::any_of(arrivals_, [&](const Arrival& a) { return a.op == op; })) return;
-  Threads threads = who.threads;
-  bool is_exact = who.is_exact;
+  Threads threads = context.threads;
+  bool is_exact = context.is_exact;
   if (d.operands.size() > 1) {
     const BranchThreads taken = c_.sets.where(d.operands[1]);
     threads &= taken.threads;
     is_exact = is_exact && taken.is_exact;
   }
-  Arrival a{op, {}, threads, is_exact, who.is_convergent};
+  Arrival a{op, {}, threads, is_exact, context.is_convergent};
   for_groups(threads, [&](int g) {
     const ByteRange bytes = c_.ranges.bytes_at(d.operands[0], g, kBarrierBytes);
     if (bytes.end == 0) a.is_exact = false;
@@ -98,11 +98,11 @@ void Mbarriers::add_arrival_of_threads(OpId op) {
 
 /// Orders the accesses that threads make before they arrive. A wait for an mbarrier that only TMA
 /// completes does not order accesses of threads.
-void Mbarriers::wait(SharedState& state, OpId op, const ThreadContext& who) {
+void Mbarriers::wait(SharedState& state, OpId op, const ThreadContext& context) {
   const OpData& d = c_.k[op];
-  expect_initialized(state, op, d.operands[0], who);
+  expect_initialized(state, op, d.operands[0], context);
   const ByteRange at = c_.ranges.bytes_at(
-      d.operands[0], std::countr_zero(warpgroups_of(who.threads)), kBarrierBytes);
+      d.operands[0], std::countr_zero(warpgroups_of(context.threads)), kBarrierBytes);
   const bool tells = at.end == 0 || std::ranges::any_of(thread_arrivals_, [&](const ByteRange& s) {
                        return s.end == 0 || s.overlaps(at);
                      });
@@ -229,13 +229,14 @@ void check_announced_bytes(Checker& c) {
                return c.k[by].operands[0] == mbarrier && is_inside(c.k, load, c.k[by].parent);
              });
     });
-    Announced there(c, mbarrier);
-    const auto brought = there.bytes(c.k[op].parent);
-    if (is_elsewhere || !brought || !there.load || there.announcements != 1) continue;
+    Announced announced(c, mbarrier);
+    const auto loaded = announced.bytes(c.k[op].parent);
+    if (is_elsewhere || !loaded || !announced.load || announced.announcements != 1) continue;
     const std::int64_t bytes = c.k[op].attrs.i(AttrName::bytes);
-    if (std::ranges::any_of(*brought, [&](std::int64_t n) { return n != bytes; }))
+    if (std::ranges::any_of(*loaded, [&](std::int64_t n) { return n != bytes; }))
       c.report(Detector::TxMismatch,
-               "the TMA loads of an mbarrier do not add up to the expected bytes", op, there.load);
+               "the TMA loads of an mbarrier do not add up to the expected bytes", op,
+               announced.load);
   }
 }
 

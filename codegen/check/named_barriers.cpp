@@ -60,24 +60,24 @@ void NamedBarriers::may_be(Value id, const Threads& threads) {
   });
 }
 
-void NamedBarriers::visit(SharedState& state, OpId op, const ThreadContext& who) {
+void NamedBarriers::visit(SharedState& state, OpId op, const ThreadContext& context) {
   const OpData& d = c_.k[op];
   const std::int64_t count = count_of(d);
   if (count % kWarp != 0)
     c_.report(Detector::BarrierCount, "a barrier counts threads that are not whole warps", op);
   const std::uint32_t all = warpgroups_of(threads_between(0, c_.k.info.threads));
-  const auto ids = by_id(d.operands[0], who.threads);
-  if (ids.empty()) may_be(d.operands[0], who.threads);
+  const auto ids = by_id(d.operands[0], context.threads);
+  if (ids.empty()) may_be(d.operands[0], context.threads);
   const bool waits = d.opcode == Opcode::BarSync;
   if (ids.empty() && waits) join_warpgroups(state, c_.places, all);
   for (const auto& [id, threads] : ids) {
     use(id, count, op, threads);
-    const auto there = static_cast<std::int64_t>(threads.count());
-    if (who.is_exact && there > count)
+    const auto arriving = static_cast<std::int64_t>(threads.count());
+    if (context.is_exact && arriving > count)
       c_.report(Detector::BarrierCount, "more threads arrive at a barrier than it counts", op);
     // Warps that this analysis does not know may also arrive, so all warpgroups may be
     // synchronized.
-    if (waits) join_warpgroups(state, c_.places, there >= count ? warpgroups_of(threads) : all);
+    if (waits) join_warpgroups(state, c_.places, arriving >= count ? warpgroups_of(threads) : all);
   }
 }
 

@@ -68,10 +68,10 @@ bool mbarriers_follow(const Kernel& k, OpId op) {
     if (o == Opcode::For || o == Opcode::While) loop = owner;
     own = k[owner].parent;
   }
-  bool follows = false, is_behind = false;
+  bool follows = false, is_reached = false;
   const auto look = [&](OpId o) {
-    is_behind = is_behind || o == op || o == loop;
-    follows = follows || (is_behind && is_on_mbarrier(k[o].opcode));
+    is_reached = is_reached || o == op || o == loop;
+    follows = follows || (is_reached && is_on_mbarrier(k[o].opcode));
   };
   walk(k, own, look);
   return follows;
@@ -93,55 +93,56 @@ void expect_free(Checker& c, const SharedState& state, const SmemAccess& write) 
 
 }  // namespace
 
-void visit_write(Checker& c, SharedState& state, OpId op, const ThreadContext& who) {
+void visit_write(Checker& c, SharedState& state, OpId op, const ThreadContext& context) {
   const OpData& d = c.k[op];
   const std::int64_t bytes = written_bytes(c.k, d);
-  for_groups(who.threads, [&](int g) {
+  for_groups(context.threads, [&](int g) {
     const SmemAccess write =
-        c.place(op, AccessKind::GenericWrite, g, who.threads, d.operands[0], bytes);
+        c.place(op, AccessKind::GenericWrite, g, context.threads, d.operands[0], bytes);
     if (write.bytes.end == 0) return;
     expect_free(c, state, write);
     state.set({.place = c.places.number(write)});
   });
 }
 
-void access_by_async_proxy(Checker& c, const SharedState& state, const SmemAccess& there) {
+void access_by_async_proxy(Checker& c, const SharedState& state, const SmemAccess& access) {
   for (const AccessStatus& s : state.open) {
     const SmemAccess& p = c.places.of(s);
-    if (p.use != AccessKind::GenericWrite || !p.bytes.overlaps(there.bytes)) continue;
-    if ((s.clean >> there.group & 1U) != 0) continue;
-    const bool is_same_thread = there.threads.count() == 1 && p.threads == there.threads;
-    if ((is_same_thread && s.fenced) || !c.addresses.do_touch(p, there)) continue;
-    if (is_same_thread || (s.seen >> there.group & 1U) != 0)
+    if (p.use != AccessKind::GenericWrite || !p.bytes.overlaps(access.bytes)) continue;
+    if ((s.clean >> access.group & 1U) != 0) continue;
+    const bool is_same_thread = access.threads.count() == 1 && p.threads == access.threads;
+    if ((is_same_thread && s.fenced) || !c.addresses.do_touch(p, access)) continue;
+    if (is_same_thread || (s.seen >> access.group & 1U) != 0)
       c.report(Detector::ProxyFence,
-               "TMA or wgmma reads data that threads wrote without fence_proxy_async", there.op,
+               "TMA or wgmma reads data that threads wrote without fence_proxy_async", access.op,
                p.op);
     else
       c.report(Detector::AsyncUnordered,
                "TMA or wgmma accesses data that threads write, and no barrier orders the two",
-               there.op, p.op);
+               access.op, p.op);
   }
 }
 
-void visit_tma_load(Checker& c, SharedState& state, OpId op, const ThreadContext& who) {
+void visit_tma_load(Checker& c, SharedState& state, OpId op, const ThreadContext& context) {
   const OpData& d = c.k[op];
   const std::int64_t bytes = c.box_bytes(d.operands[0]);
-  for_groups(who.threads, [&](int g) {
-    const SmemAccess there = c.place(op, AccessKind::TmaLoad, g, who.threads, d.operands[1], bytes);
-    if (there.bytes.end == 0) return;
-    access_by_async_proxy(c, state, there);
-    expect_free(c, state, there);
+  for_groups(context.threads, [&](int g) {
+    const SmemAccess access =
+        c.place(op, AccessKind::TmaLoad, g, context.threads, d.operands[1], bytes);
+    if (access.bytes.end == 0) return;
+    access_by_async_proxy(c, state, access);
+    expect_free(c, state, access);
   });
 }
 
-void visit_tma_store(Checker& c, SharedState& state, OpId op, const ThreadContext& who) {
+void visit_tma_store(Checker& c, SharedState& state, OpId op, const ThreadContext& context) {
   const OpData& d = c.k[op];
   const std::int64_t bytes = c.box_bytes(d.operands[0]);
-  for_groups(who.threads, [&](int g) {
-    const SmemAccess there =
-        c.place(op, AccessKind::TmaStore, g, who.threads, d.operands[1], bytes);
-    if (there.bytes.end != 0) access_by_async_proxy(c, state, there);
-    state.set({.place = c.places.number(there)});
+  for_groups(context.threads, [&](int g) {
+    const SmemAccess access =
+        c.place(op, AccessKind::TmaStore, g, context.threads, d.operands[1], bytes);
+    if (access.bytes.end != 0) access_by_async_proxy(c, state, access);
+    state.set({.place = c.places.number(access)});
   });
 }
 

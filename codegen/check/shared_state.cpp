@@ -68,7 +68,7 @@ void join_warpgroups(SharedState& state, const SmemAccesses& places, std::uint32
     const std::uint32_t known = s.seen | (1U << p.group);
     if (!is_over || (known & groups) == 0) continue;
     s.seen |= groups;
-    // A barrier passes a fence on to the warpgroups that learn of the write.
+    // A barrier extends a fence to the warpgroups that it notifies of the write.
     const std::uint32_t fenced = s.clean | (s.fenced ? 1U << p.group : 0U);
     if ((fenced & groups) != 0) s.clean |= groups;
   }

@@ -96,29 +96,29 @@ class SimtWalker {
   }
 
   // ---- structure
-  void region(RegionId r, SharedState& state, const ThreadContext& who) {
+  void region(RegionId r, SharedState& state, const ThreadContext& context) {
     for (OpId op : k_.ops(r)) {
-      if (who.has_partial_warp && info(k_[op].opcode).has(kConvergent))
+      if (context.has_partial_warp && info(k_[op].opcode).has(kConvergent))
         c_.report(sim::Detector::Divergence, "only a part of a warp executes a convergent op", op);
       const Visit& visit = visit_of(k_[op].opcode);
-      if (visit.run && (is_async_ || !visit.is_async)) (this->*visit.run)(op, state, who);
+      if (visit.run && (is_async_ || !visit.is_async)) (this->*visit.run)(op, state, context);
     }
   }
 
   /// Checks both branches, each with the threads that may take it. A divergent condition splits the
   /// threads; a uniform one sends all of them to the same branch.
-  void branch(OpId op, SharedState& state, const ThreadContext& who) {
+  void branch(OpId op, SharedState& state, const ThreadContext& context) {
     const OpData& d = k_[op];
     const BranchThreads taken = c_.sets.where(d.operands[0]);
-    ThreadContext yes = who, no = who;
+    ThreadContext yes = context, no = context;
     yes.threads &= taken.threads;
     if (taken.by_thread_id) {
       no.threads &= ~taken.threads;
-      yes.has_partial_warp = who.is_exact && has_part_of_warp(yes.threads, k_.info.threads);
-      no.has_partial_warp = who.is_exact && has_part_of_warp(no.threads, k_.info.threads);
+      yes.has_partial_warp = context.is_exact && has_part_of_warp(yes.threads, k_.info.threads);
+      no.has_partial_warp = context.is_exact && has_part_of_warp(no.threads, k_.info.threads);
     } else {
-      yes.is_exact = no.is_exact = who.is_exact && taken.is_exact;
-      yes.is_convergent = no.is_convergent = who.is_convergent && taken.is_convergent;
+      yes.is_exact = no.is_exact = context.is_exact && taken.is_exact;
+      yes.is_convergent = no.is_convergent = context.is_convergent && taken.is_convergent;
     }
     if (taken.varies != Divergence::Uniform || taken.by_thread_id) {
       if (yes.threads.any()) region(d.regions[0], state, yes);
@@ -131,10 +131,10 @@ class SimtWalker {
     state.join(other);
   }
 
-  void loop(OpId op, SharedState& state, const ThreadContext& who) {
+  void loop(OpId op, SharedState& state, const ThreadContext& context) {
     for (int round = 0; round < kMaxLoopRounds; ++round) {
       SharedState next = state;
-      for (RegionId r : k_[op].regions) region(r, next, who);
+      for (RegionId r : k_[op].regions) region(r, next, context);
       next.join(state);
       if (next == state) return;
       state = std::move(next);

@@ -37,8 +37,8 @@ Threads threads_between(int first, int end) {
 bool has_part_of_warp(const Threads& threads, int all) {
   for (int first = 0; first < all; first += kLanes) {
     const int end = std::min(all, first + kLanes);
-    const std::size_t there = (threads & threads_between(first, end)).count();
-    if (there != 0 && there != static_cast<std::size_t>(end - first)) return true;
+    const std::size_t present = (threads & threads_between(first, end)).count();
+    if (present != 0 && present != static_cast<std::size_t>(end - first)) return true;
   }
   return false;
 }

@@ -58,7 +58,7 @@ const WgmmaCheck::Values& WgmmaCheck::origins(Value v) {
   return it->second;
 }
 
-bool WgmmaCheck::comes_from(Value v, Value origin) {
+bool WgmmaCheck::originates_from(Value v, Value origin) {
   return std::ranges::find(origins(v), origin) != origins(v).end();
 }
 
@@ -102,7 +102,7 @@ SmemAccess WgmmaCheck::operand(OpId op, std::size_t operand, int group, const Th
   return p;
 }
 
-void WgmmaCheck::issue(SharedState& state, OpId op, const ThreadContext& who) {
+void WgmmaCheck::issue(SharedState& state, OpId op, const ThreadContext& context) {
   const OpData& d = c_.k[op];
   if (state.needs_wgmma_fence)
     c_.report(Detector::WgmmaFence,
@@ -111,22 +111,22 @@ void WgmmaCheck::issue(SharedState& state, OpId op, const ThreadContext& who) {
   if (is_pending(c_.k, d.operands[0]))
     for (AccessStatus& s : state.open) {
       const SmemAccess& p = c_.places.of(s);
-      if (p.use == AccessKind::Wgmma && comes_from(d.operands[0], c_.k[p.op].results[0]))
+      if (p.use == AccessKind::Wgmma && originates_from(d.operands[0], c_.k[p.op].results[0]))
         s.is_reaccumulated = true;
     }
-  for_groups(who.threads, [&](int g) {
-    const Threads threads = Checker::within(who.threads, g);
+  for_groups(context.threads, [&](int g) {
+    const Threads threads = Checker::within(context.threads, g);
     for (const std::size_t i : {1U, 2U}) {
-      const SmemAccess there = operand(op, i, g, threads);
-      if (there.part == kOfA && there.bytes.end == 0) continue;
-      if (there.bytes.end != 0) access_by_async_proxy(c_, state, there);
-      state.set({.place = c_.places.number(there)});
+      const SmemAccess access = operand(op, i, g, threads);
+      if (access.part == kOfA && access.bytes.end == 0) continue;
+      if (access.bytes.end != 0) access_by_async_proxy(c_, state, access);
+      state.set({.place = c_.places.number(access)});
     }
   });
 }
 
-void WgmmaCheck::commit(SharedState& state, const ThreadContext& who) {
-  codegen::commit(state, c_.places, AccessKind::Wgmma, who.threads);
+void WgmmaCheck::commit(SharedState& state, const ThreadContext& context) {
+  codegen::commit(state, c_.places, AccessKind::Wgmma, context.threads);
 }
 
 // ---- waits
@@ -136,7 +136,7 @@ void WgmmaCheck::expect_passed(const AccessStatus& s, OpId wait) {
   const OpId product = c_.places.of(s).op;
   const auto& operands = c_.k[wait].operands;
   const bool is_passed = std::ranges::any_of(
-      operands, [&](Value v) { return comes_from(v, c_.k[product].results[0]); });
+      operands, [&](Value v) { return originates_from(v, c_.k[product].results[0]); });
   if (!is_passed)
     c_.report(Detector::Accumulator, "an accumulator in flight is not passed through the wait",
               wait, product);
@@ -151,7 +151,7 @@ void WgmmaCheck::expect_kept(const AccessStatus& s, OpId wait) {
   const auto& from = origins(a);
   const bool is_kept = std::ranges::any_of(c_.k[wait].operands, [&](Value v) {
     return !is_pending(c_.k, v) &&
-           (v == a || std::ranges::any_of(from, [&](Value o) { return comes_from(v, o); }));
+           (v == a || std::ranges::any_of(from, [&](Value o) { return originates_from(v, o); }));
   });
   if (!is_kept)
     c_.report(Detector::AFragment,
@@ -167,7 +167,7 @@ void WgmmaCheck::expect_over(const SharedState& state, OpId wait) {
     if (p.use != AccessKind::Wgmma || p.part != kItself || s.done) continue;
     for (std::size_t i = 0; i < d.results.size(); ++i) {
       if (is_pending(c_.k, d.results[i])) continue;
-      if (!comes_from(d.operands[i], c_.k[p.op].results[0])) continue;
+      if (!originates_from(d.operands[i], c_.k[p.op].results[0])) continue;
       c_.report(Detector::Accumulator,
                 s.age == AccessStatus::kOpen
                     ? "the accumulator is used, but its wgmma is never committed"
@@ -177,7 +177,7 @@ void WgmmaCheck::expect_over(const SharedState& state, OpId wait) {
   }
 }
 
-void WgmmaCheck::wait(SharedState& state, OpId op, const ThreadContext& who) {
+void WgmmaCheck::wait(SharedState& state, OpId op, const ThreadContext& context) {
   const OpData& d = c_.k[op];
   const std::int64_t count = d.attrs.i(AttrName::count);
   for (const AccessStatus& s : state.open) {
@@ -186,7 +186,7 @@ void WgmmaCheck::wait(SharedState& state, OpId op, const ThreadContext& who) {
     if (!s.is_reaccumulated) expect_passed(s, op);
     if (s.age >= count) expect_kept(s, op);
   }
-  retire(state, c_.places, AccessKind::Wgmma, who.threads, count);
+  retire(state, c_.places, AccessKind::Wgmma, context.threads, count);
   expect_over(state, op);
   for (std::size_t i = 0; i < d.results.size(); ++i)
     if (!is_pending(c_.k, d.results[i]) && is_pending(c_.k, d.operands[i]) &&

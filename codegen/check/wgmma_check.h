@@ -12,9 +12,9 @@ class WgmmaCheck {
   explicit WgmmaCheck(Checker& c) : c_(c) {}
 
   void fence(SharedState& state);
-  void issue(SharedState& state, ir::OpId op, const ThreadContext& who);
-  void commit(SharedState& state, const ThreadContext& who);
-  void wait(SharedState& state, ir::OpId op, const ThreadContext& who);
+  void issue(SharedState& state, ir::OpId op, const ThreadContext& context);
+  void commit(SharedState& state, const ThreadContext& context);
+  void wait(SharedState& state, ir::OpId op, const ThreadContext& context);
 
  private:
   using Values = std::vector<ir::Value>;
@@ -25,7 +25,7 @@ class WgmmaCheck {
   void expect_passed(const AccessStatus& s, ir::OpId wait);
   void expect_kept(const AccessStatus& s, ir::OpId wait);
   void expect_over(const SharedState& state, ir::OpId wait);
-  bool comes_from(ir::Value v, ir::Value origin);
+  bool originates_from(ir::Value v, ir::Value origin);
 
   Checker& c_;
   std::unordered_map<ir::Value, Values> origins_;

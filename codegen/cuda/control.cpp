@@ -87,24 +87,24 @@ void cuda_For(Emitter& e, OpId id) {
                     next = step == 1 ? name + "++"
                                      : fmt::format("{} += {}", name, e.text(d.operands[2]).s);
   const bool unrolls = d.attrs.i(AttrName::unroll) != 0;
-  const bool tests_behind = !unrolls && holds_wgmma(e.kernel, body);
+  const bool tests_after_body = !unrolls && holds_wgmma(e.kernel, body);
   const bool may_be_empty = d.attrs.i(AttrName::has_trip) != 1;
-  if (tests_behind) {
+  if (tests_after_body) {
     e.line(first);
     if (may_be_empty) e.open(fmt::format("if ({}) {{", test));
   }
   e.line(unrolls ? "#pragma unroll" : "#pragma unroll 1");
-  e.open(tests_behind ? "do {" : fmt::format("for ({} {}; {}) {{", first, test, next));
+  e.open(tests_after_body ? "do {" : fmt::format("for ({} {}; {}) {{", first, test, next));
   ++e.loop_depth;
   e.emit_region(body);
   e.assign(args, yielded(e, body));
   --e.loop_depth;
-  if (tests_behind) {
+  if (tests_after_body) {
     e.line(next + ";");
     e.next_branch(fmt::format("}} while ({});", test));
     e.deepen(-1);
   }
-  if (!tests_behind || may_be_empty) e.close();
+  if (!tests_after_body || may_be_empty) e.close();
   for (std::size_t i = 0; i < args.size(); ++i) e.share(d.results[i], args[i]);
 }
 

@@ -198,8 +198,9 @@ void carry_out(Emitter& e, const Move& m) {
 void Emitter::assign(const std::vector<Value>& to, const std::vector<Value>& from) {
   std::vector<Move> moves;
   for (std::size_t i = 0; i < to.size(); ++i) {
-    const bool is_there = has_variable(from[i]) && variable_index(from[i]) == variable_index(to[i]);
-    if (!is_there && !is_poison(from[i]))
+    const bool is_in_place =
+        has_variable(from[i]) && variable_index(from[i]) == variable_index(to[i]);
+    if (!is_in_place && !is_poison(from[i]))
       moves.push_back({variable_index(to[i]), to[i], from[i], reads(from[i]), ""});
   }
   while (!moves.empty()) {

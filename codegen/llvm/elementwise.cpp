@@ -26,7 +26,7 @@ bool works_on_bits(const ir::Kernel& k, const ir::OpData& op) {
 
 /// Returns true if packed words may be processed whole: the op is bitwise or moves elements
 /// unchanged, and all its vectors are packed.
-bool goes_by_words(Emitter& e, ir::OpId id) {
+bool processes_words(Emitter& e, ir::OpId id) {
   static constexpr Opcode kBitwise[] = {Opcode::And, Opcode::Or, Opcode::Xor, Opcode::Not,
                                         Opcode::Select};
   const ir::OpData& op = e.op(id);
@@ -174,7 +174,7 @@ void emit_elementwise(Emitter& e, ir::OpId id) {
   if (is_half_arithmetic(e.kernel, op)) return emit_half_arithmetic(e, id);
   const ir::Value result = e.result(id);
   const bool on_bits = works_on_bits(e.kernel, op);
-  const bool by_words = goes_by_words(e, id);
+  const bool by_words = processes_words(e, id);
   llvm::SmallVector<Words, 3> operands;
   llvm::SmallVector<ir::Elem, 3> in;
   for (ir::Value v : op.operands) {

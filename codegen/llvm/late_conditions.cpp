@@ -16,11 +16,11 @@
 namespace tegula::codegen::llvm_backend {
 namespace {
 
-using Waiting = llvm::SmallPtrSet<llvm::Instruction*, 32>;
+using Deferred = llvm::SmallPtrSet<llvm::Instruction*, 32>;
 
 /// Returns true for a condition that may be deferred. A phi uses its operand at the end of the
 /// predecessor block, so a condition that a phi needs is not deferred.
-bool may_wait(const llvm::Instruction& i) {
+bool may_defer(const llvm::Instruction& i) {
   const bool is_condition = i.getType()->isIntegerTy(1) &&
                             (llvm::isa<llvm::CmpInst>(i) || llvm::isa<llvm::BinaryOperator>(i));
   return is_condition && llvm::all_of(i.users(), [&](const llvm::User* u) {
@@ -31,25 +31,25 @@ bool may_wait(const llvm::Instruction& i) {
 
 /// Returns the last operand that is deferred, or null. Each operand is placed directly before the
 /// user, so placing the last one first keeps the operands in order.
-llvm::Instruction* waiting_operand(const llvm::Instruction& i, const Waiting& waiting) {
+llvm::Instruction* last_deferred_operand(const llvm::Instruction& i, const Deferred& deferred) {
   for (const llvm::Use& use : llvm::reverse(i.operands()))
-    if (auto* operand = llvm::dyn_cast<llvm::Instruction>(use.get()); waiting.contains(operand))
+    if (auto* operand = llvm::dyn_cast<llvm::Instruction>(use.get()); deferred.contains(operand))
       return operand;
   return nullptr;
 }
 
 /// Places all deferred conditions that `user` needs, directly or indirectly, before it: operands
 /// before users.
-void place_needed(llvm::Instruction& user, Waiting& waiting) {
+void place_needed(llvm::Instruction& user, Deferred& deferred) {
   llvm::SmallVector<llvm::Instruction*, 16> needed{&user};
   while (!needed.empty()) {
     llvm::Instruction* last = needed.back();
-    if (llvm::Instruction* operand = waiting_operand(*last, waiting)) {
+    if (llvm::Instruction* operand = last_deferred_operand(*last, deferred)) {
       needed.push_back(operand);
       continue;
     }
     needed.pop_back();
-    if (waiting.erase(last)) last->moveBefore(&user);
+    if (deferred.erase(last)) last->moveBefore(&user);
   }
 }
 
@@ -57,11 +57,11 @@ void place_needed(llvm::Instruction& user, Waiting& waiting) {
 
 void place_conditions_late(llvm::Function& function) {
   for (llvm::BasicBlock& block : function) {
-    Waiting waiting;
+    Deferred deferred;
     for (llvm::Instruction& i : block)
-      if (may_wait(i)) waiting.insert(&i);
+      if (may_defer(i)) deferred.insert(&i);
     for (llvm::Instruction& i : llvm::make_early_inc_range(block))
-      if (!waiting.contains(&i)) place_needed(i, waiting);
+      if (!deferred.contains(&i)) place_needed(i, deferred);
   }
 }
 

@@ -111,7 +111,7 @@ class VerifyLast : public llvm::FunctionPass {
   std::string& faults_;
 };
 
-/// The step from LLVM IR to machine instructions, which is accessible only to LLVM's subclasses.
+/// Gives access to protected members of TargetPassConfig that add instruction selection.
 struct PassConfigAccess : llvm::TargetPassConfig {
   static constexpr auto kSelect = &PassConfigAccess::addCoreISelPasses;
 };

@@ -67,8 +67,8 @@ Value from_registers(Lowering& l, Value tile, Value index, const Lines& lines,
   for (int i = 0; i < layout.shape()[axis]; ++i) {
     std::vector<std::int64_t> registers;
     for (const auto& line : lines) registers.push_back(line.at(i));
-    const Value is_it = l.b.cmp("eq", index, l.b.constant(Type::scalar(dtype), std::int64_t{i}));
-    chosen = l.b.select(is_it, l.regs(tile, std::move(registers)), chosen);
+    const Value is_match = l.b.cmp("eq", index, l.b.constant(Type::scalar(dtype), std::int64_t{i}));
+    chosen = l.b.select(is_match, l.regs(tile, std::move(registers)), chosen);
   }
   return chosen;
 }

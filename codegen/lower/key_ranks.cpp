@@ -200,11 +200,11 @@ class Ranking {
     const Value warp = l_.coordinate(HwDim::Warp);
     clear(l_.b.add(l_.b.mul(warp, l_.b.i32(32)), l_.coordinate(HwDim::Lane)), 32 * l_.warps());
     l_.barrier();
-    const Value counts_them = is_counted_here(known);
+    const Value are_counted = is_counted_here(known);
     const std::vector<std::int64_t> ones(static_cast<std::size_t>(layout_.registers()), 1);
     l_.b.effect(
         Opcode::StShared,
-        {l_.as_vec(counter(row_, keys)), l_.constants(DType::i32, ones), l_.as_vec(counts_them)},
+        {l_.as_vec(counter(row_, keys)), l_.constants(DType::i32, ones), l_.as_vec(are_counted)},
         {{AttrName::width, 1}, {AttrName::kind, "add"}});
     l_.barrier();
     set_counts(row_);

@@ -64,7 +64,7 @@ Kernel Lowering::run() {
     lower_roles();
   else
     lower_body();
-  settle_group_scratch();
+  set_group_scratch_stride();
   to.info.smem_bytes = scratch_end_;
   if (most_scratch_.bytes > 0) to.info.shared_uses.push_back(most_scratch_);
   return std::move(to);
@@ -386,7 +386,7 @@ std::vector<Value> Lowering::inline_scalar_region(RegionId region, std::span<con
 Value Lowering::coordinate(HwDim in) {
   Value& v = coordinates_[in];
   if (v) return v;
-  // Created at the start of the body, so that every region sees it.
+  // Created at the start of the body, so that it dominates every region.
   Builder head(to);
   if (const OpId first = to[to.body()].first) head.before(first);
   v = head.op(in == HwDim::Lane ? Opcode::LaneId : Opcode::WarpId, std::initializer_list<Value>{});
@@ -497,8 +497,8 @@ void Lowering::find_live_ranges() {
     }
   };
   visit(visit, from.body());
-  // A ring allocated in a loop is written again in the next iteration, by the first warp that gets
-  // there.
+  // A ring allocated in a loop is written again in the next iteration, by the first warp that
+  // reaches it.
   const auto outside_of_loops = [&](RegionId home) {
     RegionId outermost = home;
     for (OpId o = from[home].owner; o; o = from[from[o].parent].owner)
@@ -528,7 +528,7 @@ bool Lowering::has_live_ring() const {
 Value Lowering::scratch(std::int64_t bytes, std::int64_t alignment) {
   wait_for_cluster_reads();
   if (bytes * groups_ > most_scratch_.bytes)
-    most_scratch_ = {b.loc, "what threads exchange here", bytes * groups_};
+    most_scratch_ = {b.loc, "the exchange between threads here", bytes * groups_};
   if (groups_ > 1) return group_scratch(bytes);
   std::int64_t from_here = scratch_offset_;
   // Staging and Toeplitz memory follows the rings; TMA or other warps may still be reading it.
@@ -551,7 +551,7 @@ namespace {
 
 /// Makes the reported plan match the generated code. pipeline_wgmma has already reported why the
 /// chosen plan was not carried out.
-void tell_true_plan(const Kernel& simt, PassContext& context) {
+void report_executed_plan(const Kernel& simt, PassContext& context) {
   const bool has_wgmma =
       any_op(simt, simt.body(), [&](OpId op) { return simt[op].opcode == Opcode::Wgmma; });
   if (!context.plan || !context.plan->wgmma || has_wgmma) return;
@@ -565,7 +565,7 @@ void tell_true_plan(const Kernel& simt, PassContext& context) {
 
 bool lower_simt(Kernel& kernel, PassContext& context) {
   kernel = Lowering(kernel, context).run();
-  tell_true_plan(kernel, context);
+  report_executed_plan(kernel, context);
   return true;
 }
 

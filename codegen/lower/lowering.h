@@ -174,7 +174,7 @@ class Lowering {
   void find_groups();
   void warpgroup_barrier();
   ir::Value group_scratch(std::int64_t bytes);
-  void settle_group_scratch();
+  void set_group_scratch_stride();
   bool is_pingpong(ir::OpId loop) const;
   void lower_pingpong(ir::OpId tiles);
   void lower_own_tile(ir::OpId tiles, ir::Value number);

@@ -206,11 +206,11 @@ OpId comparison_of(const Kernel& k, Value fact) {
   if (def && k[def].opcode == Opcode::Or && k.type(fact).is_tile())
     return comparison_of(k, std::ranges::min(k[def].operands, {}, &Value::index));
   if (!def || k[def].opcode != Opcode::Cmp) return {};
-  const bool is_told = std::ranges::all_of(k[def].operands, [&](Value v) {
+  const bool is_comparison_of_values = std::ranges::all_of(k[def].operands, [&](Value v) {
     const Type t = k.type(v);
     return !t.is_pointer() && (t.is_scalar() || t.layout() == k.type(fact).layout());
   });
-  return is_told ? def : OpId();
+  return is_comparison_of_values ? def : OpId();
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ void lower_TileConcat(Lowering& l, OpId op) {
   }
   if (auto place = places_of(whole, parts))
     return l.set(d.results[0], l.regs(l.concat(registers), std::move(*place)));
-  say(l, op, "put together in shared memory");
+  say(l, op, "concatenated through shared memory");
   l.set(d.results[0],
         assembled_in_memory(l, parts, whole.shape(), whole, ir::Dims::filled(whole.rank(), 0)));
 }

@@ -59,7 +59,7 @@ void Lowering::warpgroup_barrier() {
 }
 
 /// Returns the address of this group's scratch memory. Each group gets the size that the largest op
-/// needs, which is known only at the end: settle_group_scratch() sets the stride.
+/// needs, which is known only at the end: set_group_scratch_stride() sets the stride.
 Value Lowering::group_scratch(std::int64_t bytes) {
   group_scratch_bytes_ = std::max(group_scratch_bytes_, round_up(bytes, kScratchAlignment));
   const std::int64_t first = round_up(scratch_offset_, kScratchAlignment);
@@ -69,7 +69,7 @@ Value Lowering::group_scratch(std::int64_t bytes) {
   return b.add(shared_address(first), b.mul(group(), stride));
 }
 
-void Lowering::settle_group_scratch() {
+void Lowering::set_group_scratch_stride() {
   for (OpId stride : scratch_strides_) to[stride].attrs.set(AttrName::value, group_scratch_bytes_);
 }
 
@@ -92,8 +92,8 @@ void order_barrier(Lowering& l, Opcode opcode, Value index) {
 }
 
 /// Emits `opcode` on the barrier in one warpgroup only.
-void order_barrier_by(Lowering& l, Value who, Opcode opcode, Value index) {
-  l.when(l.b.cmp("eq", order_index(l), who), [&] { order_barrier(l, opcode, index); });
+void order_barrier_by(Lowering& l, Value number, Opcode opcode, Value index) {
+  l.when(l.b.cmp("eq", order_index(l), number), [&] { order_barrier(l, opcode, index); });
 }
 
 }  // namespace

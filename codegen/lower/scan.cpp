@@ -127,7 +127,7 @@ class Scanning {
     return l_.b.op(Opcode::And, {l_.coordinate(in), l_.b.i32((1 << bits) - 1)});
   }
   /// Returns a predicate: true in parts that follow the first one in scan order by at least `by`.
-  Value is_behind(Value part, int bits, int by) {
+  Value follows_by(Value part, int bits, int by) {
     return is_reverse_ ? l_.b.cmp("lt", part, l_.b.i32((1 << bits) - by))
                        : l_.b.cmp("ge", part, l_.b.i32(by));
   }
@@ -138,9 +138,9 @@ class Scanning {
     if (lane_bits_ == 0) return {};
     const Value part = part_of(HwDim::Lane, lane_bits_);
     for (int bit = 0; bit < lane_bits_; ++bit)
-      running = choose(l_, is_behind(part, lane_bits_, 1 << bit),
+      running = choose(l_, follows_by(part, lane_bits_, 1 << bit),
                        join(moved(running, 1 << bit), running), running);
-    return {moved(running, 1), is_behind(part, lane_bits_, 1)};
+    return {moved(running, 1), follows_by(part, lane_bits_, 1)};
   }
   Tuple moved(const Tuple& tuple, int by) {
     Tuple out;
@@ -161,9 +161,9 @@ class Scanning {
     if (is_reverse_) std::ranges::reverse(totals);
     Tuple before = totals[0];
     for (int i = 1; i + 1 < parts; ++i)
-      before = choose(l_, is_behind(mine, warp_bits_, i + 1),
+      before = choose(l_, follows_by(mine, warp_bits_, i + 1),
                       join(before, totals[static_cast<std::size_t>(i)]), before);
-    return {before, is_behind(mine, warp_bits_, 1)};
+    return {before, follows_by(mine, warp_bits_, 1)};
   }
 
   WarpParts warp_parts(Value mine) {

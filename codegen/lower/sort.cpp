@@ -237,7 +237,7 @@ Tuple own_elements(Lowering& l, Tuple keys, int axis, const LinearLayout& all,
 
 /// Returns true if threads may have exchanged values through shared memory before the op: unless it
 /// is at the top level and only ops that never exchange values precede it.
-bool is_behind_exchanges(const Kernel& k, OpId op) {
+bool follows_exchanges(const Kernel& k, OpId op) {
   using enum Opcode;
   constexpr std::array kOwn{
       Const,   Arange,    Splat,  ExpandDims,           Broadcast,         LoadView,
@@ -284,7 +284,7 @@ void lower_Sort(Lowering& l, OpId op) {
     return key.decode(own_elements(l, best, axis, first, result));
   };
   const Tuple sorted = selects ? PackedTopk(l, key, layout, axis, result, is_descending,
-                                            is_behind_exchanges(l.from, op))
+                                            follows_exchanges(l.from, op))
                                      .run(elements, index, present)
                                : by_network();
   for (std::size_t i = 0; i < 2; ++i) l.set(d.results[i], sorted[i]);

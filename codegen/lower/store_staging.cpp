@@ -87,7 +87,7 @@ void StoreStaging::wait_for_all(const Kernel& machine, const StagingRing& ring) 
   const bool is_first = loop && is_alone && machine[loop].parent == machine.body();
   for (OpId op : ring.stores) {
     slots_[op].unread_before = 0;
-    slots_[op].all_meet = is_mixed && !(is_first && op == front);
+    slots_[op].all_warps_sync = is_mixed && !(is_first && op == front);
   }
 }
 
@@ -100,25 +100,25 @@ void StoreStaging::wait_in_turn(const Kernel& machine, const StagingRing& ring) 
   const std::vector<OpId> in_turn = in_region(machine, stores_, machine[stores[0]].parent);
   const auto place = [&](OpId op) { return std::ranges::find(in_turn, op) - in_turn.begin(); };
   const std::size_t count = stores.size(), buffers = static_cast<std::size_t>(ring.buffers);
-  const bool goes_round = count % buffers == 0;
+  const bool wraps_around = count % buffers == 0;
   for (std::size_t i = 0; i < count; ++i) {
-    const bool begins_anew = i == 0 && !goes_round, is_of_last_time = i < buffers;
-    if (is_of_last_time && !goes_round && !begins_anew) continue;
+    const bool begins_anew = i == 0 && !wraps_around, is_of_last_time = i < buffers;
+    if (is_of_last_time && !wraps_around && !begins_anew) continue;
     // The store that used the buffer before; the last one of all if the ring starts again.
     const OpId before = stores[!is_of_last_time ? i - buffers
-                               : goes_round     ? i + count - buffers
+                               : wraps_around   ? i + count - buffers
                                                 : count - 1];
     const auto between = static_cast<int>(place(stores[i]) - place(before) - 1 +
                                           (is_of_last_time ? std::ssize(in_turn) : 0));
     StagingSlot& slot = slots_[stores[i]];
-    slot.all_meet =
+    slot.all_warps_sync =
         !are_parts_alike(machine, begins_anew ? stores : std::vector{before, stores[i]});
-    if (between < kSpareGroups || begins_anew || slot.all_meet) {
+    if (between < kSpareGroups || begins_anew || slot.all_warps_sync) {
       slot.unread_before = between;
       continue;
     }
     const std::size_t all = in_turn.size(), at = static_cast<std::size_t>(place(stores[i]));
-    slots_[in_turn[(at + all - 1) % all]].unread_behind = between - 1;
+    slots_[in_turn[(at + all - 1) % all]].unread_after = between - 1;
   }
 }
 

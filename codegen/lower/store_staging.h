@@ -21,10 +21,10 @@ struct StagingSlot {
   int unread_before = kNoWait;
   /// Commit groups that may be unread when the warps synchronize after their writes: the next
   /// store's buffer is then free.
-  int unread_behind = kNoWait;
+  int unread_after = kNoWait;
   /// All warps, not only those of one warpgroup, synchronize before the buffer is written, because
   /// other warpgroups used parts of it that they do not use now.
-  bool all_meet = false;
+  bool all_warps_sync = false;
 };
 
 class StoreStaging {

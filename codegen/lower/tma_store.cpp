@@ -123,7 +123,7 @@ void store_by_tma(Lowering& l, OpId store) {
   const SharedLayout layout = staged_layout(tile);
   if (slot.unread_before != StagingSlot::kNoWait) {
     wait_until_read(l, slot.unread_before);
-    slot.all_meet ? l.barrier() : sync_warpgroup(l);
+    slot.all_warps_sync ? l.barrier() : sync_warpgroup(l);
   }
   // One register and immediates address all buffers.
   const std::int64_t at = slot.offset;
@@ -132,7 +132,7 @@ void store_by_tma(Lowering& l, OpId store) {
     base = l.b.add(base, l.b.mul(l.group(), l.b.i32(static_cast<int>(staging.group_stride()))));
   store_shared(l, base, layout, layout_of(tile), l.get(d.operands[1]), true, at);
   l.b.effect(Opcode::FenceProxyAsync, {});
-  if (slot.unread_behind != StagingSlot::kNoWait) wait_until_read(l, slot.unread_behind);
+  if (slot.unread_after != StagingSlot::kNoWait) wait_until_read(l, slot.unread_after);
   sync_warpgroup(l);
   by_one(l, [&] {
     StoredBox(l, d, layout, l.b.add(base, l.b.i32(static_cast<int>(at)))).store();

@@ -53,11 +53,11 @@ bool PackedTopk::is_possible(const LinearLayout& layout, int axis, std::int64_t 
 }
 
 PackedTopk::PackedTopk(Lowering& l, SortKey& key, const LinearLayout& layout, int axis,
-                       const LinearLayout& result, bool is_descending, bool is_behind_exchanges)
+                       const LinearLayout& result, bool is_descending, bool follows_exchanges)
     : l_(l),
       key_(key),
       is_descending_(is_descending),
-      is_behind_exchanges_(is_behind_exchanges),
+      follows_exchanges_(follows_exchanges),
       layout_(layout),
       result_(result),
       axis_(axis),
@@ -193,7 +193,7 @@ Value PackedTopk::exchange_lanes(Value words, Value others, int bit) {
   return l_.b.select(takes, other, words);
 }
 
-/// Keeps the better half of a row's words on two sides: lanes that differ in the first `meeting`
+/// Keeps the better half of a row's words on two sides: lanes that differ in the first `side_bits`
 /// lane bits hold one side, and the lanes that also differ in the next bit hold the other.
 ///
 /// Sorted word p of one side is compared with word kept_ - 1 - p of the other. The partner lane has
@@ -202,21 +202,21 @@ Value PackedTopk::exchange_lanes(Value words, Value others, int bit) {
 /// half, so that the two sides compute different elements of a bitonic sequence, the other side's
 /// half in reverse. Exchanges along the lane bits, in order of their steps, then leave bitonic
 /// sequences in each lane's registers.
-Value PackedTopk::meet(Value words, std::size_t meeting) {
+Value PackedTopk::merge_sides(Value words, std::size_t side_bits) {
   int lanes = 0;
-  for (std::size_t i = 0; i < std::min(meeting, split_lanes_); ++i) lanes |= 1 << lane_bits_[i];
-  lanes |= 1 << lane_bits_[meeting];
-  const bool splits = meeting < split_lanes_;
-  std::int64_t length = kept_ >> std::min(meeting, split_lanes_);
+  for (std::size_t i = 0; i < std::min(side_bits, split_lanes_); ++i) lanes |= 1 << lane_bits_[i];
+  lanes |= 1 << lane_bits_[side_bits];
+  const bool splits = side_bits < split_lanes_;
+  std::int64_t length = kept_ >> std::min(side_bits, split_lanes_);
   const Value turned = backwards(words, length);
   if (splits) length /= 2;
   const Value own = part_of_rows(words, splits ? 2 * length : length, 0, length),
               other = from_lane({part_of_rows(turned, splits ? 2 * length : length, 0, length)},
                                 lanes)[0];
   words = l_.b.op(Opcode::Min, {own, other});
-  for (std::size_t i = 0; i < std::min(meeting, split_lanes_); ++i)
+  for (std::size_t i = 0; i < std::min(side_bits, split_lanes_); ++i)
     words = exchange_lanes(words, words, lane_bits_[i]);
-  if (splits) words = exchange_lanes(words, backwards(words, length), lane_bits_[meeting]);
+  if (splits) words = exchange_lanes(words, backwards(words, length), lane_bits_[side_bits]);
   return clean(words, length);
 }
 
@@ -398,7 +398,7 @@ Value PackedTopk::select(Value words, Value of_lane) {
   words = sort_runs(words);
   for (std::int64_t runs = per_row() / kept_; runs > 1; runs /= 2) words = halve(words);
   if (of_lane) words = l_.b.op(Opcode::Xor, {words, of_lane});
-  for (std::size_t i = 0; i < lane_bits_.size(); ++i) words = meet(words, i);
+  for (std::size_t i = 0; i < lane_bits_.size(); ++i) words = merge_sides(words, i);
   return words;
 }
 
@@ -439,7 +439,7 @@ Tuple PackedTopk::either(Value condition, DType first, const F& f, const G& g) {
 /// bits up to the range of a word. The bits of numbers of one sign are ordered, so the distance is
 /// a difference of bits. Numbers of the other sign, NaN and absent elements are out of range if the
 /// best number's magnitude is not too small or too large.
-PackedTopk::Found PackedTopk::by_distance(Value numbers) {
+PackedTopk::Selection PackedTopk::by_distance(Value numbers) {
   constexpr std::uint64_t kSign = 0x80000000u, kInfinity = 0x7f800000u;
   const int index_bits = layout_.bits(axis_);
   const std::uint64_t reach = 0xffffffffu >> index_bits;
@@ -473,13 +473,13 @@ PackedTopk::Found PackedTopk::by_distance(Value numbers) {
       l_.b.op(Opcode::Or, {any_of(among_wanted(l_.b.cmp("ge", kept, farthest))),
                            any_of(l_.b.cmp("ge", l_.b.sub(magnitude, number(min_magnitude)),
                                            number(max_magnitude - min_magnitude)))});
-  return {{turned(bits_of(bits, DType::f32)),
+  return {{oriented(bits_of(bits, DType::f32)),
            bits_of(l_.b.op(Opcode::And, {words, number(index_mask_)}), DType::i32)},
           fails};
 }
 
 /// Selects by words of the upper bits of the keys.
-PackedTopk::Found PackedTopk::by_upper_bits() {
+PackedTopk::Selection PackedTopk::by_upper_bits() {
   const Value words = of_all_lanes(
       select(l_.b.op(Opcode::Or, {l_.b.op(Opcode::And, {keys_, number(~index_mask_ & 0xffffffffu)}),
                                   bits_of(at_, DType::u32)}),
@@ -495,12 +495,12 @@ Tuple PackedTopk::by_keys(Value present) {
   keys_ = keys[0], at_ = keys[1];
   // Rows of padding may hold anything and must not determine an address.
   if (pads_) keys_ = l_.b.select(pads_, number(0), keys_);
-  const Found upper = by_upper_bits();
+  const Selection upper = by_upper_bits();
   return key_.decode(
       either(upper.fails, DType::u32, [&] { return search(); }, [&] { return upper.best; }));
 }
 
-Value PackedTopk::turned(Value numbers) {
+Value PackedTopk::oriented(Value numbers) {
   return is_descending_ ? numbers : l_.b.op(Opcode::Neg, {numbers});
 }
 
@@ -517,14 +517,14 @@ Tuple PackedTopk::run(Value numbers, Value index, Value present) {
       const Value is_pad = l_.b.op(Opcode::Not, {in_order(is_real)});
       pads_ = pads_ ? l_.b.op(Opcode::Or, {pads_, is_pad}) : is_pad;
     }
-  Value known = turned(given_);
+  Value known = oriented(given_);
   if (present)
     known = l_.b.select(present, known, number_of(-std::numeric_limits<double>::infinity()));
   if (pads_) known = l_.b.select(pads_, number_of(1), known);
-  const Found near = by_distance(known);
+  const Selection near = by_distance(known);
   // Rows that fail use scratch memory. Without a barrier before it, each warp continues as soon as
   // its numbers have arrived.
-  if (is_behind_exchanges_) l_.barrier();
+  if (follows_exchanges_) l_.barrier();
   const Tuple found =
       either(near.fails, DType::f32, [&] { return by_keys(present); }, [&] { return near.best; });
   return {l_.regs(found[0], places()), l_.regs(found[1], places())};

@@ -23,9 +23,9 @@ namespace tegula::codegen {
 class PackedTopk {
  public:
   /// `result`: layout in which shared_first_elements of `layout` divides the best.
-  /// `is_behind_exchanges`: whether scratch memory may be in use.
+  /// `follows_exchanges`: whether scratch memory may be in use.
   PackedTopk(Lowering& l, SortKey& key, const ir::LinearLayout& layout, int axis,
-             const ir::LinearLayout& result, bool is_descending, bool is_behind_exchanges);
+             const ir::LinearLayout& result, bool is_descending, bool follows_exchanges);
 
   /// Returns true if rows of that layout, with keys of up to 4 bytes, are supported: threads hold
   /// whole runs, no row spans two warps, and a word has enough bits for the index.
@@ -62,7 +62,7 @@ class PackedTopk {
   ir::Value halve(ir::Value words);
   ir::Value backwards(ir::Value words, std::int64_t length);
   ir::Value exchange_lanes(ir::Value words, ir::Value others, int bit);
-  ir::Value meet(ir::Value words, std::size_t meeting);
+  ir::Value merge_sides(ir::Value words, std::size_t side_bits);
   ir::Value select(ir::Value words, ir::Value of_lane);
 
   ir::Value has_lane_bit(int bit);
@@ -70,17 +70,17 @@ class PackedTopk {
   ir::Value of_this_lane(ir::Value words);
 
   /// The best, and whether those of one of the thread's rows may be wrong.
-  struct Found {
+  struct Selection {
     Tuple best;
     ir::Value fails;
   };
-  Found by_distance(ir::Value numbers);
-  Found by_upper_bits();
+  Selection by_distance(ir::Value numbers);
+  Selection by_upper_bits();
   Tuple by_keys(ir::Value present);
   template <class F, class G>
   Tuple either(ir::Value condition, DType first, const F& f, const G& g);
   /// Negates if needed, so that the largest number is the best; an involution.
-  ir::Value turned(ir::Value numbers);
+  ir::Value oriented(ir::Value numbers);
 
   Indices places() const;
   ir::Value among_wanted(ir::Value flags);
@@ -94,7 +94,7 @@ class PackedTopk {
 
   Lowering& l_;
   SortKey& key_;
-  bool is_descending_, is_behind_exchanges_;
+  bool is_descending_, follows_exchanges_;
   const ir::LinearLayout &layout_, &result_;
   int axis_;
   std::int64_t count_, kept_;

@@ -78,7 +78,7 @@ int Cluster::missing_warps() const {
   return missing;
 }
 
-void Cluster::settle() {
+void Cluster::complete_if_all_arrived() {
   if (size() > 1 && missing_warps() != 0) return;
   barrier.done = std::move(barrier.arriving);
   barrier.arriving.clear();

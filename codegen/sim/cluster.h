@@ -37,7 +37,7 @@ class Cluster {
   Cta& cta(int rank) { return *ctas_[static_cast<std::size_t>(rank)]; }
   ClusterBarrier barrier;
   /// Completes the barrier's phase if all warps have arrived: called when a warp arrives or exits.
-  void settle();
+  void complete_if_all_arrived();
   int missing_warps() const;
 
   /// map_shared puts the CTA's rank above this bit of an address and the offset below it.

@@ -1,5 +1,5 @@
 #pragma once
-// Records for each element of global memory that a kernel writes the last write and the reads and
+// For each element of global memory that a kernel writes, records the last write and the reads and
 // atomics since, and compares each new access with them. Within a CTA barriers order accesses;
 // between CTAs only an atomic that releases and one that acquires.
 #include <cstdint>
@@ -27,7 +27,7 @@ struct GlobalRecord {
 
 enum class GlobalUse : std::uint8_t { Read, Write, Atomic };
 
-/// An access, with the agent that made it and the agent's knowledge.
+/// An access, with the agent that made it and the agent's clock.
 struct GlobalAccess {
   GlobalRecord record;
   const VisibleClocks* known = nullptr;

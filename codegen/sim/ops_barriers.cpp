@@ -54,7 +54,7 @@ namespace {
 
 std::string describe_barrier(Warp& w) {
   const NamedBarrier& b = w.cta.named[static_cast<std::size_t>(w.waiting.subject)];
-  return fmt::format("barrier {} ({} of {} threads are there)", w.waiting.subject, b.arrived,
+  return fmt::format("barrier {} ({} of {} threads have arrived)", w.waiting.subject, b.arrived,
                      b.threads);
 }
 
@@ -66,7 +66,7 @@ std::string describe_mbarrier(Warp& w) {
 }
 
 std::string describe_registers(Warp& w) {
-  return fmt::format("{} free registers ({} are)", w.waiting.subject, w.cta.free_registers);
+  return fmt::format("{} free registers ({} are free)", w.waiting.subject, w.cta.free_registers);
 }
 
 }  // namespace
@@ -296,7 +296,7 @@ Step sim_SetMaxNReg(Warp& w, const Instr& i) {
   }
   if (grows ? regs < mine : regs > mine)
     w.cta.report(w, i, Detector::SetMaxNReg,
-                 fmt::format("setmaxnreg.{} to {}, but the warp has {} registers a thread",
+                 fmt::format("setmaxnreg.{} to {}, but the warp has {} registers per thread",
                              grows ? "inc" : "dec", regs, mine));
   const std::int64_t needed = (regs - mine) * kLanes;
   if (needed > w.cta.free_registers) {

@@ -93,7 +93,7 @@ Step sim_ClusterArrive(Warp& w, const Instr& i) {
   w.cluster_phase = b.phase;
   b.arriving.join(w.known);
   w.cta.tick(w);
-  w.cta.cluster.settle();
+  w.cta.cluster.complete_if_all_arrived();
   return Step::Next;
 }
 

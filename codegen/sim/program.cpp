@@ -168,7 +168,7 @@ class Decoder {
     carries(op, ir::body_carries(k_, id));
     const auto operands = slots_of(op.operands);
     Instr& enter = emit(control_enter_loop, id);
-    enter.in = with_front(operands[0], slots_of(ir::loop_inits(op)));
+    enter.in = with_first(operands[0], slots_of(ir::loop_inits(op)));
     enter.out = all;
     const std::uint32_t test = here();
     Instr& t = emit(control_for_test, id);
@@ -177,14 +177,14 @@ class Decoder {
     region(op.regions[0]);
     const auto next = yielded(op.regions[0]);
     Instr& n = emit(control_for_next, id);
-    n.in = with_front(operands[2], next);
+    n.in = with_first(operands[2], next);
     n.out = all;
     n.target = test;
     p_.code_[test].target = here();
     emit(control_leave, id);
   }
 
-  std::span<const Slot> with_front(Slot front, std::span<const Slot> rest) {
+  std::span<const Slot> with_first(Slot front, std::span<const Slot> rest) {
     auto list = std::make_unique<Slot[]>(rest.size() + 1);
     list[0] = front;
     std::copy(rest.begin(), rest.end(), list.get() + 1);

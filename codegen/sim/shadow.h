@@ -1,7 +1,7 @@
 #pragma once
-// Records for every four shared bytes the last write and the reads since, and compares each new
-// access with them. Two accesses of which one writes must be ordered by barriers. An access by TMA
-// or wgmma after a generic write also needs a proxy fence in between.
+// For every four bytes of shared memory, records the last write and the reads since, and compares
+// each new access with them. Two accesses of which one writes must be ordered by barriers. An
+// access by TMA or wgmma after a generic write also needs a proxy fence in between.
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
@@ -66,7 +66,7 @@ struct AccessRecord {
   std::uint8_t bytes = 0;  ///< mask of the four bytes
 };
 
-/// An access, with the agent that made it and the agent's knowledge.
+/// An access, with the agent that made it and the agent's clock.
 struct Access {
   AccessRecord record;  ///< without bytes
   const VisibleClocks* known = nullptr;

@@ -25,7 +25,7 @@ void check_launch(const ir::Kernel& k, const Grid& grid, std::span<const SimArg>
   if (grid[0] % k.info.cluster != 0)
     refuse(fmt::format("{} CTAs do not divide into clusters of {}", grid[0], k.info.cluster));
   if (k.info.threads < 1 || k.info.threads > 1024)
-    refuse(fmt::format("{} threads a CTA", k.info.threads));
+    refuse(fmt::format("{} threads per CTA", k.info.threads));
   if (args.size() != k.params().size())
     refuse(fmt::format("{} arguments for {} parameters", args.size(), k.params().size()));
   for (std::size_t n = 0; n < args.size(); ++n) {
