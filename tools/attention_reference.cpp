@@ -25,7 +25,7 @@ void raise(Agreement& a, double error, double bound) {
   // The negated comparison treats NaN as a disagreement.
   if (!(error <= a.worst)) a.worst = error;
   const double share = error == 0 ? 0 : error / bound;
-  if (!(share <= a.of_bound)) a.of_bound = std::isnan(share) ? INFINITY : share;
+  if (!(share <= a.relative_to_bound)) a.relative_to_bound = std::isnan(share) ? INFINITY : share;
 }
 
 }  // namespace
@@ -68,10 +68,10 @@ Agreement compare_head(const ReferenceSpec& spec, int head, const Tensor& Q, con
         attention_row(spec, head, static_cast<int>(i), std::span(q).subspan(i * d, d), k, v);
     for (std::size_t c = 0; c < d; ++c)
       raise(result, std::abs(row.out[c] - o[i * d + c]), output_bound(row.magnitude[c]));
-    // The logarithm affects of_bound, but not the largest error of an output.
+    // The logarithm affects relative_to_bound, but not the largest error of an output.
     Agreement of_lse;
     if (lse[i] != row.lse) raise(of_lse, std::abs(lse[i] - row.lse), lse_bound(row.lse));
-    result.of_bound = std::max(result.of_bound, of_lse.of_bound);
+    result.relative_to_bound = std::max(result.relative_to_bound, of_lse.relative_to_bound);
   }
   return result;
 }

@@ -31,9 +31,10 @@ ReferenceRow attention_row(const ReferenceSpec& spec, int head, int position,
 
 /// Deviation of a computed tensor from the reference.
 struct Agreement {
-  double worst = 0;     ///< largest absolute error of an output
-  double of_bound = 0;  ///< largest error relative to the rounding bound; at most 1 if correct
-  bool good() const { return of_bound <= 1; }
+  double worst = 0;  ///< largest absolute error of an output
+  double relative_to_bound =
+      0;  ///< largest error relative to the rounding bound; at most 1 if correct
+  bool good() const { return relative_to_bound <= 1; }
 };
 
 /// Compares rows [first, last) of one head. `Q` and `O` are [length, head_dim], `Lse` is [length],

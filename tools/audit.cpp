@@ -118,8 +118,7 @@ class AuditRun {
     fmt::print(
         "{} decisions: tuned {:.3f} of the best (median), {:.3f} (worst); the model's first {} "
         "contain one within 3 % for {} of {}; rank correlation {:.2f} (mean); tunings differ by "
-        "{:.1f} "
-        "% at most\n",
+        "{:.1f} % at most\n",
         firsts_.size(), tunings[tunings.size() / 2], tunings.back(), kFirst, close, firsts_.size(),
         std::accumulate(correlations_.begin(), correlations_.end(), 0.0) /
             static_cast<double>(correlations_.size()),

@@ -67,7 +67,7 @@ void why(const std::string& from, const std::string& to) {
   runtime::KernelCache cache = open_cache();
   const std::vector<CachedKernel> all = all_kernels(cache);
   const std::string fields = difference(kernel_of(all, from).key, kernel_of(all, to).key);
-  fmt::print("{}", fields.empty() ? "they are one entry\n" : fields);
+  fmt::print("{}", fields.empty() ? "both ids name the same entry\n" : fields);
 }
 
 int verify() {

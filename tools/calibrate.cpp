@@ -14,7 +14,7 @@ namespace {
 void calibrate(const std::string& name) {
   const Device device = Device::parse(name, {});
   if (device.kind != DeviceKind::cuda)
-    throw std::runtime_error("only a GPU is calibrated: " + name + " is none");
+    throw std::runtime_error(name + " is not a GPU: only GPUs are calibrated");
   const autotune::MeasuredRates rates = autotune::measure_rates(device);
   fmt::print("{} {}\n", device.str(), autotune::text_of(rates));
   const bool is_exact = find_profile(device.index).is_exact;
@@ -30,7 +30,7 @@ void add_calibrate(CLI::App& program, int&) {
       "calibrate",
       "Measure the rates of a GPU of an unknown model in about a second, to base choices on them");
   command->footer(
-      "The rates are stored with the winners. Tuning on such a GPU measures them automatically.\n"
+      "The rates are stored with the results of tuning. Tuning on such a GPU measures them first.\n"
       "Example:\n  tegula calibrate --device cuda:1");
   const auto device = std::make_shared<std::string>("cuda:0");
   command->add_option("--device", *device, "The GPU")->capture_default_str();

@@ -79,7 +79,8 @@ Agreement compare_all(const Shape& s, const Tensors& t) {
   for (std::int64_t b = 0; b < s.batch; ++b)
     for (std::int64_t h = 0; h < s.heads; ++h) {
       const Agreement one = compare(s, t, b, h, 0);
-      all = {std::max(all.worst, one.worst), std::max(all.of_bound, one.of_bound)};
+      all = {std::max(all.worst, one.worst),
+             std::max(all.relative_to_bound, one.relative_to_bound)};
     }
   return all;
 }
@@ -117,9 +118,10 @@ std::optional<Tensor> run_case(const Attention& attn, const Shape& s, Device dev
     stream.synchronize();
     const double seconds = seconds_since(start);
     const Agreement a = compare_all(s, t);
-    print_row(s, where,
-              fmt::format("max error {:.2e}, {:3.0f} % of what rounding explains  {:6.2f} s  {}",
-                          a.worst, 100 * a.of_bound, seconds, a.good() ? "agrees" : "DISAGREES"));
+    print_row(
+        s, where,
+        fmt::format("max error {:.2e}, {:3.0f} % of what rounding explains  {:6.2f} s  {}", a.worst,
+                    100 * a.relative_to_bound, seconds, a.good() ? "agrees" : "DISAGREES"));
     if (a.good()) return t.o;
   } catch (const Error& e) {
     print_row(s, where, fmt::format("FAILED: {}", e.what()));

@@ -11,8 +11,7 @@
 namespace tegula::tools {
 namespace {
 
-/// Returns the generic text of a known error from the table of mistakes, else the first line of the
-/// message.
+/// Returns the text of a known error without its arguments, else the first line of the message.
 std::string reason_of(const std::string& code, const std::string& message) {
   for (int i = 0; i < mistake_count(); ++i) {
     const ErrorRow& known = row(static_cast<ErrorId>(i));

@@ -34,7 +34,7 @@ with tempfile.TemporaryDirectory() as name:
     assert rows[-1].startswith("2 kernels, "), rows
     first, second = (row.split()[0] for row in rows[:2])
     assert 'field "TEGULA_PLAN": ' in cache("why", first, second), cache("why", first, second)
-    assert cache("why", first, first) == "they are one entry\n"
+    assert cache("why", first, first) == "both ids name the same entry\n"
     assert "target: sm_90a" in cache("show", first)
     assert "no entry begins with" in cache("show", "0123456789", code=2)
     assert cache("verify") == "2 valid, 0 damaged\n"

@@ -2,11 +2,11 @@
 """Checks that includes follow the one line of dependencies and the rules of public headers, and that none is missing.
 
 support <- ir <- codegen <- runtime <- dsl <- autotune <- kernels <- {tools, examples, bench, tests}:
-a folder may include itself and those to its left. Public headers include std and each other only, the one for C
-the C library's and DLPack's; LLVM's headers
-stay in codegen/llvm; no include contains `../`; kernels and examples use the public language only. A file that uses a
-name of STD includes its header, directly or through headers of ours: what standard headers include differs between
-libraries and versions. An argument selects a tree other than that of this file.
+a folder may include its own headers and those of folders to its left. Public headers include std and each other only;
+the header for C also includes the C library's and DLPack's. LLVM's headers stay in codegen/llvm. No include contains
+`../`. Kernels and examples use the public language only. A file that uses a name of STD includes its header, directly
+or through headers of ours, because what standard headers include differs between libraries and versions. An argument
+selects a tree other than that of this file.
 """
 import functools
 import pathlib
@@ -65,9 +65,9 @@ def fault(path, name, quoted, owners):
     owner = owners.get(name) or (name.split("/")[0] if "/" in name else None)
     ours = name in owners or owner in LAYERS or owner in ("tools", "bench", "tests", "examples")
     if name.startswith("../") or "/../" in name:
-        return "climbs with ../; name it from the repository root"
+        return "contains ../; write the path from the repository root"
     if name.startswith("tegula/") and name not in owners:
-        return "is no public header of ours"
+        return "is not a public header of ours"
     if name.startswith(("llvm/", "llvm-c/")) and path.parts[:2] != ("codegen", "llvm"):
         return "LLVM's headers stay in codegen/llvm"
     if str(path) == C_HEADER and name in FOR_C:
@@ -76,11 +76,11 @@ def fault(path, name, quoted, owners):
         return "a public header includes std and public headers only"
     if here in LAYERS and ours:
         if owner not in LAYERS or LAYERS.index(owner) > LAYERS.index(here):
-            return f"{here}/ may not see {owner}/"
+            return f"{here}/ must not include {owner}/"
     if str(path) == "kernels/argument_error.h" and name == "support/errors.h":
         return None  # the table of codes
     if here == "kernels" and ours and name not in owners and owner != "kernels":
-        return "kernels are written in the public language only"
+        return "kernels use the public language only"
     if here == "examples" and ours and name not in owners:
         return "lessons use public headers only"
     return None

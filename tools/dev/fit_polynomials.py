@@ -108,7 +108,7 @@ def fit(row):
 
 
 def series(function, at_zero):
-    """The function, whose formula cancels near 0: there by its value at 0."""
+    """Returns the function with its value at 0 for x near 0, where the formula cancels."""
     return lambda x: function(x) if abs(x) > mp.mpf(10) ** -25 else mp.mpf(at_zero)
 
 

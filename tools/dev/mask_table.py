@@ -22,7 +22,7 @@ def main():
     if "--check" not in sys.argv or os.environ.get("TEGULA_BLESS") == "1":
         PAGE.write_text(wanted)
     elif wanted != page:
-        sys.exit(f"docs/masks.md is not what `tegula mask` counts; tools/dev/mask_table.py {program} rewrites it")
+        sys.exit(f"docs/masks.md differs from the counts of `tegula mask`; tools/dev/mask_table.py {program} rewrites it")
 
 
 if __name__ == "__main__":

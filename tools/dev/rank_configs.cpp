@@ -284,9 +284,10 @@ void report(const char* title, const std::vector<const Sweep*>& sweeps, const Co
                        quantile(v, 0.5), quantile(v, 0.9), quantile(v, 1));
   };
   fmt::print(
-      "{}: {} sweeps, rank correlation {:.2f} (median), {:.2f} (10 %)\n  first by the model over "
-      "best: {}\n  within 3 % among the first 4: {:.2f}, 12: {:.2f}\n  choice of the space where "
-      "it was measured ({}): {}\n",
+      "{}: {} sweeps, rank correlation {:.2f} (median), {:.2f} (10 %)\n  model's first / "
+      "best time: {}\n  within 3 % among the first 4: {:.2f}, 12: {:.2f}\n  the space's choice / "
+      "best "
+      "time, where measured ({}): {}\n",
       title, sweeps.size(), quantile(correlation, 0.5), quantile(correlation, 0.1), line(first),
       near4 / all, near12 / all, chosen.size(), line(chosen));
 }
