@@ -13,7 +13,7 @@ AttrList attr_list(AttrInits attrs) {
   return list;
 }
 
-Builder Builder::behind(Kernel& kernel, OpId op) {
+Builder Builder::after(Kernel& kernel, OpId op) {
   const OpData& d = kernel[op];
   Builder b = d.next ? Builder(kernel, d.next) : Builder(kernel, d.parent);
   b.loc = d.loc;

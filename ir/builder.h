@@ -29,7 +29,7 @@ class Builder {
       : loc(kernel[op].loc), kernel_(kernel), region_(kernel[op].parent), before_(op) {}
 
   /// Inserts new ops after `op`, with its location.
-  static Builder behind(Kernel& kernel, OpId op);
+  static Builder after(Kernel& kernel, OpId op);
 
   Kernel& kernel() { return kernel_; }
   Loc loc;  ///< given to every op created

@@ -76,9 +76,9 @@ Inferred infer_with_gradient(const InferArgs& a) {
 }
 
 Inferred infer_cmp(const InferArgs& a) {
-  Inferred same = infer_same(a);
-  if (!same.error.empty()) return same;
-  return one_result(same.types[0].with_elem({DType::i1, false}));
+  Inferred inferred = infer_same(a);
+  if (!inferred.error.empty()) return inferred;
+  return one_result(inferred.types[0].with_elem({DType::i1, false}));
 }
 
 Inferred infer_select(const InferArgs& a) {

@@ -280,9 +280,9 @@ Range IndexRanges::of_cmp(const OpData& d) {
   const Range a = operand(d, 0), b = operand(d, 1), either_way = Range::of(0, 1);
   if (!a.is_known() || !b.is_known()) return either_way;
   const std::string_view pred = d.attrs.s(AttrName::pred);
-  const bool apart = a.hi < b.lo || b.hi < a.lo, same = a.is_one() && a == b;
-  if (pred == "eq" && (apart || same)) return Range::exactly(same ? 1 : 0);
-  if (pred == "ne" && (apart || same)) return Range::exactly(same ? 0 : 1);
+  const bool is_disjoint = a.hi < b.lo || b.hi < a.lo, is_equal = a.is_one() && a == b;
+  if (pred == "eq" && (is_disjoint || is_equal)) return Range::exactly(is_equal ? 1 : 0);
+  if (pred == "ne" && (is_disjoint || is_equal)) return Range::exactly(is_equal ? 0 : 1);
   if (pred == "lt" && a.hi < b.lo) return Range::exactly(1);
   if (pred == "lt" && a.lo >= b.hi) return Range::exactly(0);
   return either_way;

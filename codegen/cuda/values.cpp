@@ -146,8 +146,8 @@ Emitter::Reads Emitter::reads(Value v) const {
   const ir::OpData& d = kernel[kernel[v].def];
   for (Value x : d.operands) {
     const Reads inner = reads(x);
-    auto& same = d.opcode == Opcode::Regs ? out.other_index : out.same_index;
-    same.insert(inner.same_index.begin(), inner.same_index.end());
+    auto& reads = d.opcode == Opcode::Regs ? out.other_index : out.same_index;
+    reads.insert(inner.same_index.begin(), inner.same_index.end());
     out.other_index.insert(inner.other_index.begin(), inner.other_index.end());
   }
   return out;

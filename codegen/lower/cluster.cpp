@@ -180,15 +180,15 @@ void lower_ClusterGather(Lowering& l, OpId op) {
   Value base;
   const std::vector<Gathered> all = share_operands(l, d, base);
   l.cluster_barrier();
-  std::vector<Value> theirs;
+  std::vector<Value> peer_bases;
   for (int cta = 0; cta < l.from.info.cluster; ++cta)
-    theirs.push_back(l.b.op(Opcode::MapShared, {base, l.b.i32(cta)}));
+    peer_bases.push_back(l.b.op(Opcode::MapShared, {base, l.b.i32(cta)}));
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Elem elem = l.from.type(d.operands[i]).elem();
     std::vector<Value> loaded;
-    for (const Value there : theirs)
+    for (const Value peer_base : peer_bases)
       loaded.push_back(
-          load_cluster(l, l.b.add(there, l.b.i32(all[i].at)), all[i].shared, all[i].own, elem));
+          load_cluster(l, l.b.add(peer_base, l.b.i32(all[i].at)), all[i].shared, all[i].own, elem));
     const Value joined = l.b.op(Opcode::Concat, loaded);
     l.set(d.results[i], l.regs(joined, all[i].positions(layout_of(l.from.type(d.results[i])))));
   }
@@ -213,8 +213,8 @@ void lower_ClusterReduceScatter(Lowering& l, OpId op) {
   std::vector<Value> terms;
   for (int i = 0; i < ctas; ++i) {
     const Value peer = l.b.op(Opcode::Xor, {rank, l.b.i32(i)});
-    const Value there = l.b.op(Opcode::MapShared, {base, peer});
-    terms.push_back(load_cluster(l, there, shared, taking, type.elem(), flips));
+    const Value peer_base = l.b.op(Opcode::MapShared, {base, peer});
+    terms.push_back(load_cluster(l, peer_base, shared, taking, type.elem(), flips));
   }
   l.set(d.results[0], sum_of_pairs(l, std::move(terms)));
   l.leave_cluster();

@@ -240,9 +240,9 @@ Value combined(Lowering& l, const Scatter& s, Opcode by) {
   const ir::Dims &shape = s.layout.shape(), origin = ir::Dims::filled(shape.size(), 0);
   const Elem elem = l.type(s.values).elem(), index_elem = l.type(s.index).elem();
   const int bytes = size_bytes(elem.dtype), index_bytes = size_bytes(index_elem.dtype);
-  const std::int64_t behind = (linear_bytes(l, shape, s.index) + 15) / 16 * 16;
-  const Value indices = l.scratch(behind + linear_bytes(l, shape, s.values), 16);
-  const Value values = l.b.add(indices, l.b.i32(behind));
+  const std::int64_t indices_bytes = (linear_bytes(l, shape, s.index) + 15) / 16 * 16;
+  const Value indices = l.scratch(indices_bytes + linear_bytes(l, shape, s.values), 16);
+  const Value values = l.b.add(indices, l.b.i32(indices_bytes));
   l.barrier();
   write_linear(l, indices, s.layout, s.index);
   write_linear(l, values, s.layout, s.values);

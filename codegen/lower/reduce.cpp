@@ -264,14 +264,14 @@ void lower_ArgReduce(Lowering& l, OpId op) {
   // Padding may hold anything, so it must not determine the index.
   const Value value = reduction.without_padding(l.get(d.operands[0]), identity);
   const Value index = reduction.index_along_axis(),
-              behind = l.b.add(index, l.b.i32(layout_of(type).cover()[axis]));
+              past_end = l.b.add(index, l.b.i32(layout_of(type).cover()[axis]));
   Tuple both{value, index};
   // NaN never wins: it is replaced by the identity with an index past the end.
   if (is_float(type.dtype())) {
     const Value number = l.b.cmp("eq", value, value);
-    both = {l.b.select(number, value, identity), l.b.select(number, index, behind)};
+    both = {l.b.select(number, value, identity), l.b.select(number, index, past_end)};
   }
-  Tuple result = reduction.run({both[0], reduction.without_padding(both[1], behind)});
+  Tuple result = reduction.run({both[0], reduction.without_padding(both[1], past_end)});
   // If all elements are NaN, the result is index 0.
   if (is_float(type.dtype()))
     result[1] = l.b.select(l.b.cmp("lt", result[1], l.b.i32(layout_of(type).shape()[axis])),

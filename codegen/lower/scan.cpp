@@ -77,9 +77,9 @@ class Scanning {
     std::vector<Tuple> out;
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       if (!is_exclusive_)
-        out.push_back(behind(before, prefix[i]));
+        out.push_back(after(before, prefix[i]));
       else
-        out.push_back(i == 0 ? first_of(before, prefix[0]) : behind(before, prefix[i - 1]));
+        out.push_back(i == 0 ? first_of(before, prefix[0]) : after(before, prefix[i - 1]));
     }
     return in_layout(out);
   }
@@ -98,7 +98,7 @@ class Scanning {
     return is_reverse_ ? combine_(b, a) : combine_(a, b);
   }
 
-  Tuple behind(const Before& before, const Tuple& value) {
+  Tuple after(const Before& before, const Tuple& value) {
     return before.value.empty() ? value
                                 : choose(l_, before.exists, join(before.value, value), value);
   }

@@ -166,14 +166,14 @@ Value load_shared(Lowering& l, Value base, const SharedLayout& shared, const Lin
   return load_by(l, r, base, shared, dist, elem, Opcode::LdShared, std::move(wanted), {});
 }
 
-Value load_cluster(Lowering& l, Value there, const SharedLayout& shared, const LinearLayout& dist,
+Value load_cluster(Lowering& l, Value base, const SharedLayout& shared, const LinearLayout& dist,
                    Elem elem, Value more_flips) {
-  return load_by(l, choose_route(shared, dist, false), there, shared, dist, elem, Opcode::LdCluster,
+  return load_by(l, choose_route(shared, dist, false), base, shared, dist, elem, Opcode::LdCluster,
                  {}, more_flips);
 }
 
 void store_shared(Lowering& l, Value base, const SharedLayout& shared, const LinearLayout& dist,
-                  Value registers, bool matrices, std::int64_t behind) {
+                  Value registers, bool matrices, std::int64_t offset) {
   const Elem elem = l.type(registers).elem();
   const bool has_stmatrix = l.from.info.target->has_stmatrix;
   const Route r =
@@ -181,7 +181,7 @@ void store_shared(Lowering& l, Value base, const SharedLayout& shared, const Lin
   std::vector<std::int64_t> order;
   for (const auto& regs : r.registers) order.insert(order.end(), regs.begin(), regs.end());
   auto parts = r.parts;
-  for (auto& [slab, part] : parts) part.add += behind;
+  for (auto& [slab, part] : parts) part.add += offset;
   const Value addresses = shared_addresses(l, base, r.slabs, parts);
   const Value flat = l.regs(registers, order);
   if (r.by_matrix) {

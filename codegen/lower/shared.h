@@ -16,14 +16,14 @@ ir::Value shared_addresses(Lowering& l, ir::Value base, const std::vector<ir::Th
 ir::Value load_shared(Lowering& l, ir::Value base, const ir::SharedLayout& shared,
                       const ir::LinearLayout& dist, ir::Elem elem, bool matrices,
                       std::vector<int> wanted = {});
-/// Loads all registers from a tile at `there` in the shared memory of a CTA of the cluster.
-ir::Value load_cluster(Lowering& l, ir::Value there, const ir::SharedLayout& shared,
+/// Loads all registers from a tile at `base` in the shared memory of a CTA of the cluster.
+ir::Value load_cluster(Lowering& l, ir::Value base, const ir::SharedLayout& shared,
                        const ir::LinearLayout& dist, ir::Elem elem, ir::Value more_flips = {});
 
-/// Stores a tile at `base` plus the last parameter (bytes), which becomes an immediate offset.
+/// Stores a tile at `base` + `offset` bytes; the offset becomes an immediate.
 void store_shared(Lowering& l, ir::Value base, const ir::SharedLayout& shared,
                   const ir::LinearLayout& dist, ir::Value registers, bool matrices,
-                  std::int64_t behind = 0);
+                  std::int64_t offset = 0);
 
 /// A slot of a shared tile: its layout without the slot dimension, and its address.
 struct SmemSlot {

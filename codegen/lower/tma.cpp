@@ -93,8 +93,8 @@ void release_to_cluster(Lowering& l, const OpData& d) {
   const Value rank = l.b.op(Opcode::CtaRank, std::initializer_list<Value>{});
   const Value in_step = l.b.cast(l.get(d.operands[3]), DType::i32);
   const Value to = l.b.op(Opcode::Xor, {rank, l.b.op(Opcode::And, {lane, in_step})});
-  const Value there = l.b.op(Opcode::MapShared, {l.mbarrier(d.operands[0]), to});
-  const Value address = l.b.add(there, l.b.mul(l.get(d.operands[1]), l.b.i32(kBarrierBytes)));
+  const Value peer = l.b.op(Opcode::MapShared, {l.mbarrier(d.operands[0]), to});
+  const Value address = l.b.add(peer, l.b.mul(l.get(d.operands[1]), l.b.i32(kBarrierBytes)));
   const Value arrives =
       l.and_predicates(l.b.cmp("lt", lane, l.b.i32(l.from.info.cluster)), l.get(d.operands[2]));
   l.b.effect(Opcode::MbarArrive, {address, arrives}, {{AttrName::scope, "cluster"}});

@@ -360,11 +360,11 @@ Value PackedTopk::is_wrong(Value words, Value best) {
 
 /// Returns the best element of each row after (last_key, last_at) in sort order.
 Tuple PackedTopk::next_best(Value last_key, Value last_at) {
-  const Value is_behind =
+  const Value follows_last =
       key_.less({expanded(last_key, per_row()), expanded(last_at, per_row())}, {keys_, at_});
-  const Tuple behind{l_.b.select(is_behind, keys_, number(0xffffffffu)),
-                     l_.b.select(is_behind, at_, l_.b.i32(INT32_MAX))};
-  return fold_rows(behind, [&](const Tuple& a, const Tuple& b) {
+  const Tuple candidates{l_.b.select(follows_last, keys_, number(0xffffffffu)),
+                         l_.b.select(follows_last, at_, l_.b.i32(INT32_MAX))};
+  return fold_rows(candidates, [&](const Tuple& a, const Tuple& b) {
     const Value is_better = key_.less(b, a);
     return Tuple{l_.b.select(is_better, b[0], a[0]), l_.b.select(is_better, b[1], a[1])};
   });

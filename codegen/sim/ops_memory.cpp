@@ -372,11 +372,11 @@ void store_shared(Warp& w, const Instr& i, std::uint32_t address, const std::uin
   SharedMemory& shared = w.cta.shared;
   // Copies of a tile write the same bytes, including undefined padding.
   const std::uint8_t* known = shared.valid(address);
-  const bool same =
+  const bool is_unchanged =
       std::all_of(known, known + count, [&](std::uint8_t v) { return (v != 0) == valid; }) &&
       (!valid || std::memcmp(shared.at(address), bytes, count) == 0);
-  if (!same) ++w.cta.effects;
-  w.cta.generic_write(w, i, address, count, lane, same);
+  if (!is_unchanged) ++w.cta.effects;
+  w.cta.generic_write(w, i, address, count, lane, is_unchanged);
   w.cta.overwrites_barrier(w, i, address, count, lane);
   std::memcpy(shared.at(address), bytes, count);
   std::memset(shared.valid(address), valid ? 1 : 0, count);

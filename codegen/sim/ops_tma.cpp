@@ -272,10 +272,10 @@ Step sim_TmaLoad(Warp& w, const Instr& i) {
       }
       // The same offset in that CTA's memory.
       const std::uint32_t away = cta->shared.window() - w.cta.shared.window();
-      Box there = box;
-      there.address += away;
+      Box peer_box = box;
+      peer_box.address += away;
       Mbarrier* b = cta->mbarrier(w, i, barrier + away, lane);
-      if (b) issue_load(w, i, *cta, there, *b, lane);
+      if (b) issue_load(w, i, *cta, peer_box, *b, lane);
     }
   });
   return Step::Next;

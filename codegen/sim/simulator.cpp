@@ -180,13 +180,13 @@ void add_counters(Counters& to, std::vector<AccessCounter>& accesses, const Laun
 /// Merges equal findings of different CTAs (kind and both places).
 void merge(std::vector<Finding>& all, std::vector<Finding> found) {
   for (Finding& f : found) {
-    const auto same = std::find_if(all.begin(), all.end(), [&](const Finding& o) {
+    const auto known = std::find_if(all.begin(), all.end(), [&](const Finding& o) {
       return o.kind == f.kind && o.loc == f.loc && o.other == f.other && f.loc.known();
     });
-    if (same == all.end())
+    if (known == all.end())
       all.push_back(std::move(f));
     else
-      same->count += f.count;
+      known->count += f.count;
   }
 }
 

@@ -19,9 +19,9 @@ void accumulate(const Kernel& k, std::optional<ScalarSum>& sum, const ScalarSum&
   if (sum) sum = add(*sum, ScalarSum::number(b.constant), sign);
   for (const auto& [symbol, factor] : b) {
     if (!sum) return;
-    const auto* same = std::ranges::find_if(
+    const auto* term = std::ranges::find_if(
         *sum, [&](const ScalarSum::Term& t) { return is_same(k, t.symbol, symbol); });
-    const Value known = same == sum->end() ? symbol : same->symbol;
+    const Value known = term == sum->end() ? symbol : term->symbol;
     sum = add(*sum, ScalarSum::symbol(known, factor), sign);
   }
 }

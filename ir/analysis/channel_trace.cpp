@@ -253,7 +253,7 @@ class ChannelTracer {
   void copy(OpId op) {
     const std::int64_t bytes = slot_bytes(k_.type(k_[op].operands[0]));
     ChannelEvent e{ChannelEvent::Kind::Copy, op, at(op, 0, 1), at(op, 2, 1), bytes};
-    if (const Value same = access_of(k_, k_[op]).multicast; same && number(same) != 0)
+    if (const Value flag = access_of(k_, k_[op]).multicast; flag && number(flag) != 0)
       e.signals = ChannelEvent::SignalScope::BothCtas;
     add(std::move(e));
   }

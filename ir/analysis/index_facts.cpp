@@ -118,12 +118,12 @@ bool is_same(const Kernel& k, Value a, Value b, int depth) {
   if (p.opcode != q.opcode || p.attrs != q.attrs || !info(p.opcode).has(kPure) ||
       p.operands.size() != q.operands.size() || !p.regions.empty())
     return false;
-  const auto same = [&](std::size_t i, std::size_t j) {
+  const auto is_equal = [&](std::size_t i, std::size_t j) {
     return is_same(k, p.operands[i], q.operands[j], depth + 1);
   };
   bool in_order = true;
-  for (std::size_t i = 0; in_order && i < p.operands.size(); ++i) in_order = same(i, i);
-  return in_order || (info(p.opcode).has(kCommutative) && same(0, 1) && same(1, 0));
+  for (std::size_t i = 0; in_order && i < p.operands.size(); ++i) in_order = is_equal(i, i);
+  return in_order || (info(p.opcode).has(kCommutative) && is_equal(0, 1) && is_equal(1, 0));
 }
 
 }  // namespace tegula::ir

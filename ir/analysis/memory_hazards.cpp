@@ -166,15 +166,15 @@ bool MemoryHazards::may_be_read_ahead(OpId load, OpId loop) {
   std::unordered_set<OpId> around;  // loops whose iterations are compared
   for (OpId at = loop; at; at = k_[k_[at].parent].owner)
     if (is_loop(k_[at]) && !is_tile_loop(k_, at)) around.insert(at);
-  bool may = true, behind = false;
+  bool may = true, is_after = false;
   const auto look = [&](const auto& self, RegionId region, bool repeated) -> void {
     for (OpId op : k_.ops(region)) {
       const OpData& d = k_[op];
       const MemoryAccess* other = access(op);
       const bool matters = is_acquire(d) || (other && other->writes && may_alias(*read, *other));
-      may = may && (!matters || (behind && !repeated));
+      may = may && (!matters || (is_after && !repeated));
       for (RegionId r : d.regions) self(self, r, repeated || around.contains(op));
-      behind = behind || op == loop;
+      is_after = is_after || op == loop;
     }
   };
   look(look, k_.body(), false);

@@ -202,15 +202,16 @@ void Program::report_poison(OpId id, std::string_view before, std::string_view a
 
 void Program::report_race(const MemoryRegion& region, const std::byte* at, OpId id, Touch other) {
   report(FindingKind::Race, id, op(id).loc, [&] {
-    const auto who = [&](std::int64_t program, OpId by) {
+    const auto describe = [&](std::int64_t program, OpId by) {
       const auto c = evaluation_.coordinates(program);
       return fmt::format("{} in program ({}, {}, {})", op_at(kernel(), by), c[0], c[1], c[2]);
     };
-    std::string mine = who(index_, id), theirs = who(other.program(), OpId(other.op()));
-    if (index_ < other.program()) std::swap(mine, theirs);
+    std::string own_text = describe(index_, id),
+                other_text = describe(other.program(), OpId(other.op()));
+    if (index_ < other.program()) std::swap(own_text, other_text);
     const Memory& m = evaluation_.memory;
     return fmt::format("{} is touched without an order by {} and {}",
-                       m.describe(region, m.address_of(region, at)), theirs, mine);
+                       m.describe(region, m.address_of(region, at)), other_text, own_text);
   });
 }
 

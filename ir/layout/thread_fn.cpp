@@ -67,8 +67,8 @@ std::vector<ThreadOffset::Shift> ThreadOffset::shifts() const {
   for (const ThreadBit& b : bits)
     for (std::uint32_t left = b.flip; left != 0; left &= left - 1) {
       const int shift = std::countr_zero(left) - b.bit;
-      const auto same = [&](const Shift& s) { return s.in == b.in && s.shift == shift; };
-      const auto it = std::find_if(out.begin(), out.end(), same);
+      const auto has_shift = [&](const Shift& s) { return s.in == b.in && s.shift == shift; };
+      const auto it = std::find_if(out.begin(), out.end(), has_shift);
       if (it == out.end())
         out.push_back({b.in, bit_at(b.bit), shift});
       else

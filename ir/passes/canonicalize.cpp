@@ -72,8 +72,8 @@ class Canonicalizer {
       for (RegionId r : k_[op].regions) simplify(r);
       if (const auto folded = fold(op))
         replace(k_[op].results[0], *folded);
-      else if (const auto same = identity(op))
-        replace(k_[op].results[0], *same);
+      else if (const auto operand = identity(op))
+        replace(k_[op].results[0], *operand);
       else if (const auto wide = select_before_cast(op))
         replace(k_[op].results[0], *wide);
       else if (const auto minus = negation(op))

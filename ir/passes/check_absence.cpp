@@ -317,7 +317,7 @@ class CheckAbsence {
           having, [&](const PresentLine* line) { return covers(*line, line_of(t.presence, dim)); });
     };
     if (having.empty() || std::ranges::all_of(all, is_alike)) return;
-    Builder b = Builder::behind(k_, k_[v].def);
+    Builder b = Builder::after(k_, k_[v].def);
     Value some;
     for (const PresentLine* line : having) {
       const Value one = inside(b, *line, dim, v, /*with_kept=*/true);
@@ -413,7 +413,7 @@ class CheckAbsence {
   Losses lost_by_fold(OpId op) {
     Losses all = losses(k_[op].operands[0]);
     const int axis = static_cast<int>(k_[op].attrs.i(AttrName::axis));
-    Builder b = Builder::behind(k_, op);
+    Builder b = Builder::after(k_, op);
     for (Loss& one : all) {
       if (one.dim == axis) one.lost = any(b, one.lost);
       one.dim = one.dim == axis ? Loss::kWhole : one.dim - (one.dim > axis ? 1 : 0);
@@ -435,7 +435,7 @@ class CheckAbsence {
     Losses all = losses(k_[op].operands[0]);
     const OpData d = k_[op];
     const int axis = static_cast<int>(d.attrs.i(AttrName::axis));
-    Builder b = Builder::behind(k_, op);
+    Builder b = Builder::after(k_, op);
     for (Loss& one : all) {
       if (one.dim != axis) continue;
       const Type index = k_.type(d.operands[1]);

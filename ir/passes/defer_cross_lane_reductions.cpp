@@ -312,7 +312,7 @@ class DeferReductions {
   /// Reduces over lanes and warps after the loop.
   void finish(OpId loop, const AttrList& folding, const ReductionShapes& p, Value result,
               Type whole) const {
-    Builder b = Builder::behind(k_, loop);
+    Builder b = Builder::after(k_, loop);
     const Value placeholder = b.op(Opcode::Poison, {}, whole);
     k_.replace_all_uses(result, placeholder);
     const int axis = static_cast<int>(folding.i(AttrName::axis));

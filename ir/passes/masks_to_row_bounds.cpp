@@ -180,8 +180,8 @@ class MasksToRowBounds {
 
   /// Returns the limit relative to the tile's first column, plus one if the cut is after it,
   /// clamped to 0 .. n. A position needs no clamping.
-  Value counted(Value limit, bool behind, bool is_position) {
-    const std::int64_t n = type_.shape()[1], extra = behind ? 1 : 0;
+  Value counted(Value limit, bool cuts_after, bool is_position) {
+    const std::int64_t n = type_.shape()[1], extra = cuts_after ? 1 : 0;
     const DType type = k_.type(limit).dtype();
     const Value base = first_ ? first_ : b_.i32(0);
     const auto number = [&](std::int64_t i) { return b_.constant(Type::scalar(DType::i32), i); };

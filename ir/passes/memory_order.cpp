@@ -193,7 +193,7 @@ class MemoryOrder {
         break;
       at = owner;
     }
-    Builder b = Builder::behind(k_, m.op);
+    Builder b = Builder::after(k_, m.op);
     if (!m.is_after) b.before(at);
     b.effect(Opcode::CtaBarrier, {});
     changed_ = true;

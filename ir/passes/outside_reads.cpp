@@ -215,7 +215,7 @@ class OutsideReads {
   Origins element(OpId load) {
     if (k_.type(k_[load].results[0]).is_tile()) return {};
     const BoxAccess a = access_of(k_, k_[load]);
-    Builder b = Builder::behind(k_, load);
+    Builder b = Builder::after(k_, load);
     Value is_outside;
     for (int axis = 0; axis < static_cast<int>(a.axes.size()); ++axis) {
       const Value at = a.axes[static_cast<std::size_t>(axis)].offset;
@@ -242,7 +242,7 @@ class OutsideReads {
   Origins selected(OpId load) {
     if (k_[load].operands.size() != 3 || !loaded_view(k_, load)) return {};
     const Value inside = k_[load].operands[1];
-    Origins all{{load, Builder::behind(k_, load).op(Opcode::Not, {inside})}};
+    Origins all{{load, Builder::after(k_, load).op(Opcode::Not, {inside})}};
     add(all, origins(inside));
     return all;
   }
@@ -252,10 +252,10 @@ class OutsideReads {
     for (Origin& from : all) {
       if (!k_.type(from.is_outside).is_tile()) continue;
       const Type type = k_.type(k_[op].results[0]).with_elem({DType::i1, false});
-      Builder b = Builder::behind(k_, op);
-      const OpId same =
+      Builder b = Builder::after(k_, op);
+      const OpId copy =
           b.create(k_[op].opcode, std::array{from.is_outside}, std::span(&type, 1), k_[op].attrs);
-      from.is_outside = k_[same].results[0];
+      from.is_outside = k_[copy].results[0];
     }
     return all;
   }
@@ -270,10 +270,10 @@ class OutsideReads {
   }
 
   /// Returns the same elements, restricted to where `condition` (or its opposite) holds.
-  Origins where(const Origins& some, OpId behind, Value condition, bool holds) {
+  Origins where(const Origins& some, OpId op, Value condition, bool holds) {
     Origins all;
     for (const Origin& from : some) {
-      Builder b = Builder::behind(k_, behind);
+      Builder b = Builder::after(k_, op);
       const Value counts = holds ? condition : b.op(Opcode::Not, {condition});
       all.push_back({from.load, both(b, from.is_outside, counts)});
     }

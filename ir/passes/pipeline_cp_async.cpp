@@ -107,7 +107,7 @@ class LoopPipeliner {
   /// The next loop (or the next run of this one) uses the slots again, so all reads must be
   /// complete.
   void drain() {
-    Builder b = Builder::behind(k_, loop_);
+    Builder b = Builder::after(k_, loop_);
     b.effect(Opcode::AsyncWait, {}, {{AttrName::count, 0}});
     b.effect(Opcode::CtaBarrier, {});
   }

@@ -162,7 +162,7 @@ void order_warpgroups(Kernel& k) {
     last = op;
   }
   if (!first) return;
-  Builder wait(k), arrive = Builder::behind(k, last);
+  Builder wait(k), arrive = Builder::after(k, last);
   wait.before(first);
   wait.loc = arrive.loc = k[first].loc;
   wait.effect(Opcode::OrderWait, {});

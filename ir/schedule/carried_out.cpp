@@ -228,8 +228,8 @@ class ScheduleReader {
     const auto precedes = [&](const Step& copy) {
       return in_flight_ == 0 || copy.role != consumer_ || copies_.at(copy.op).by_threads;
     };
-    const auto behind = std::ranges::stable_partition(copies, precedes).begin();
-    copies.insert(behind, steps.begin(), steps.end());
+    const auto following = std::ranges::stable_partition(copies, precedes).begin();
+    copies.insert(following, steps.begin(), steps.end());
   }
 
   /// Adds the nodes of a loop that was not expanded, except those that are folded into their users.

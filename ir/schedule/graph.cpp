@@ -174,11 +174,11 @@ void Graph::add_region(RegionId region) {
 }
 
 void Graph::add_edge(const Edge& edge) {
-  const auto same = [&](const Edge& e) {
+  const auto is_same = [&](const Edge& e) {
     return e.from == edge.from && e.to == edge.to && e.distance == edge.distance &&
            e.kind == edge.kind;
   };
-  if (std::ranges::none_of(edges_, same)) edges_.push_back(edge);
+  if (std::ranges::none_of(edges_, is_same)) edges_.push_back(edge);
 }
 
 void Graph::add_edges(RegionId region) {

@@ -61,10 +61,10 @@ std::string text_of(const Schedule& s, const Step& step) {
 
 /// Returns true if two steps of a role have the same order, which renumbering would hide.
 bool has_ties(const std::vector<Step>& sorted) {
-  const auto same = [](const Step& a, const Step& b) {
+  const auto have_equal_order = [](const Step& a, const Step& b) {
     return a.role == b.role && a.order == b.order;
   };
-  return std::ranges::adjacent_find(sorted, same) != sorted.end();
+  return std::ranges::adjacent_find(sorted, have_equal_order) != sorted.end();
 }
 
 }  // namespace

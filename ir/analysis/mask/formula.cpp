@@ -106,10 +106,10 @@ class Solver {
     return group(MaskFormula::Kind::Any, {build(n.in[0], negated), build(n.in[1], negated)});
   }
   /// Builds "a differs from b", or "a differs from !b" if `same`.
-  MaskFormula exclusive(MaskNodeId a, MaskNodeId b, bool same) {
+  MaskFormula exclusive(MaskNodeId a, MaskNodeId b, bool is_equality) {
     return group(MaskFormula::Kind::Any,
-                 {group(MaskFormula::Kind::All, {build(a, false), build(b, !same)}),
-                  group(MaskFormula::Kind::All, {build(a, true), build(b, same)})});
+                 {group(MaskFormula::Kind::All, {build(a, false), build(b, !is_equality)}),
+                  group(MaskFormula::Kind::All, {build(a, true), build(b, is_equality)})});
   }
   MaskFormula choice(MaskNodeId c, MaskNodeId a, MaskNodeId b, bool negated) {
     return group(MaskFormula::Kind::Any,
@@ -135,9 +135,9 @@ class Solver {
     std::vector<bool> is_equality(required.size());
     std::vector<SameQuotient> found;
     for (std::size_t i = 0; i < required.size(); ++i)
-      if (const auto same = same_quotient(required[i].first, required[i].second)) {
+      if (const auto quotient = same_quotient(required[i].first, required[i].second)) {
         is_equality[i] = true;
-        found.push_back(*same);
+        found.push_back(*quotient);
       }
     std::vector<MaskFormula> parts;
     for (std::size_t i = 0; i < required.size(); ++i)  // equalities must not rewrite themselves
@@ -276,12 +276,12 @@ class Solver {
     if (++sums_ > kMaxSums) return symbol(id);
     if (n.kind == Kind::Const) return LinearSum{Linear::number(n.value), {}};
     if (n.kind == Kind::Table)
-      for (const SameQuotient& same : same_)
-        if (n.in[0] == same.key) return LinearSum{Linear::symbol(entry(n, same.query)), {}};
+      for (const SameQuotient& quotient : same_)
+        if (n.in[0] == quotient.key) return LinearSum{Linear::symbol(entry(n, quotient.query)), {}};
     if (n.kind != Kind::Op && n.kind != Kind::Table) return symbol(id);
-    for (const SameQuotient& same : same_) {
-      if (id == same.key) return LinearSum{Linear::symbol(same.query), {}};
-      if (const auto opened = open_remainder(n, same)) return opened;
+    for (const SameQuotient& quotient : same_) {
+      if (id == quotient.key) return LinearSum{Linear::symbol(quotient.query), {}};
+      if (const auto opened = open_remainder(n, quotient)) return opened;
     }
     const LinearFn taken_apart = linear_of(n.opcode);
     return taken_apart ? (this->*taken_apart)(id, n) : symbol(id);
@@ -353,8 +353,8 @@ class Solver {
 
   /// Returns x % n as x - n * q if x / n is one of the two quotients known to be equal; q is the
   /// quotient of the query side.
-  std::optional<LinearSum> open_remainder(const MaskNode& n, const SameQuotient& same) {
-    const MaskNode key = node(same.key), query = node(same.query);
+  std::optional<LinearSum> open_remainder(const MaskNode& n, const SameQuotient& quotient) {
+    const MaskNode key = node(quotient.key), query = node(quotient.query);
     if (key.kind != Kind::Op) return std::nullopt;
     if (n.in[0] != key.in[0] && n.in[0] != query.in[0]) return std::nullopt;
     if (!is_remainder_by(out_.expr, n, key)) return std::nullopt;
@@ -364,9 +364,9 @@ class Solver {
       const bool is_shift = key.opcode == Opcode::Shr;
       if (is_shift && (by.value < 0 || by.value > 30)) return std::nullopt;
       const std::int64_t size = is_shift ? std::int64_t{1} << by.value : by.value;
-      form = x ? add(x->form, Linear::symbol(same.query), -size) : std::nullopt;
+      form = x ? add(x->form, Linear::symbol(quotient.query), -size) : std::nullopt;
     } else if (x) {
-      const MaskNodeId multiple = product(key.in[1], same.query);
+      const MaskNodeId multiple = product(key.in[1], quotient.query);
       form = add(x->form, Linear::symbol(multiple), -1);
       x->exact.push_back(multiple);
     }

@@ -247,12 +247,12 @@ void Absence::lack_alike(OpId loop, std::size_t i, const List& found) {
 void Absence::loop(OpId id) {
   // Each round but the last rewrites a carry, which happens at most twice per carry.
   constexpr int kMaxRounds = 1000;
-  const OpId behind = k_[id].next;
+  const OpId next = k_[id].next;
   for (int round = 0; !follow(id); ++round)
     if (round == kMaxRounds)
       throw InternalError("absence: the absence of a loop carry does not converge");
   // Visit the ops that were added after the loop: the walk over the region skips them.
-  for (OpId made = k_[id].next; made != behind; made = k_[made].next) op(made);
+  for (OpId made = k_[id].next; made != next; made = k_[made].next) op(made);
 }
 
 /// Propagates absence through a loop. Returns true if its carries are settled; otherwise ops were

@@ -39,7 +39,7 @@ Value Absence::repeated_scalar(Value condition) {
   if (d.opcode == Splat || is_moved) {
     made = operands[0];
   } else {
-    Builder b = Builder::behind(k_, def);
+    Builder b = Builder::after(k_, def);
     const Type type = Type::of(k_.type(condition).elem());
     made = k_[b.create(d.opcode, operands, std::span(&type, 1), d.attrs)].results[0];
   }
@@ -129,7 +129,7 @@ void Absence::choose_elements(OpId id, Value condition, const Sides& sides, List
   from.insert(from.end(), masked[1].begin(), masked[1].end());
   DerivedBounds& made = made_[{id, 0}];
   if (made.from != from) {
-    Builder b = Builder::behind(k_, id);
+    Builder b = Builder::after(k_, id);
     const Type type = k_.type(result);
     const auto side = [&](const List& bounds) {
       const Value m = mask_of_all(b, bounds, type);
@@ -162,7 +162,7 @@ void Absence::join_edges(OpId id, const Sides& sides, List& all) {
     from.insert(from.end(), second.begin(), second.end());
     DerivedBounds& made = made_[{id, static_cast<std::size_t>(1 + dim)}];
     if (made.from != from) {
-      Builder b = Builder::behind(k_, id);
+      Builder b = Builder::after(k_, id);
       const std::int64_t extent = shape[static_cast<std::size_t>(dim)];
       PresenceBound either{dim};
       const Value one = line_of_all(b, first, extent);
@@ -206,7 +206,7 @@ PresenceBound Absence::guarded(OpId choice, Value condition, bool when, Presence
     if (made_[{choice, slot}].from == key) return made_[{choice, slot}].bounds[0];
   for (Value* part : {&bound.offset, &bound.limit, &bound.mask})
     if (*part) *part = visible_after(choice, from, *part);
-  Builder b = Builder::behind(k_, choice);
+  Builder b = Builder::after(k_, choice);
   const auto choose = [&](Value mine, Value other) {
     return when ? b.select(condition, mine, other) : b.select(condition, other, mine);
   };

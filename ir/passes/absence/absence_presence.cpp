@@ -50,11 +50,11 @@ bool Absence::is_limit_of_crop(const PresenceBound& bound) const {
 /// Returns the equivalent bound in the list, or null.
 const PresenceBound* Absence::find_bound(std::span<const PresenceBound> list,
                                          const PresenceBound& bound) const {
-  const auto same = [&](Value a, Value b) { return a == b || (a && b && is_same(k_, a, b)); };
+  const auto are_equal = [&](Value a, Value b) { return a == b || (a && b && is_same(k_, a, b)); };
   const auto found = std::ranges::find_if(list, [&](const PresenceBound& other) {
     PresenceBound renamed = other;
-    if (!same(other.offset, bound.offset) || !same(other.limit, bound.limit) ||
-        !same(other.mask, bound.mask))
+    if (!are_equal(other.offset, bound.offset) || !are_equal(other.limit, bound.limit) ||
+        !are_equal(other.mask, bound.mask))
       return false;
     renamed.offset = bound.offset, renamed.limit = bound.limit, renamed.mask = bound.mask;
     return renamed == bound;
@@ -131,7 +131,7 @@ void Absence::add_presence(OpId loop, std::size_t i, const List& always, bool ke
   k_[yield].operands[i] = yielded;
   k_[yield].operands.push_back(flags);
 
-  Builder after = Builder::behind(k_, loop);
+  Builder after = Builder::after(k_, loop);
   replace_by_present(after, k_[loop].results[i], k_[loop].results.back(), cut);
   ++rewritten_;
 }

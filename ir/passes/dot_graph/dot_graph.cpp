@@ -133,9 +133,9 @@ class Analysis {
     for (const GraphDot& dot : graph_.dots)
       for (std::size_t i : {0U, 1U}) {
         if (dot.operands[i].tile != tile) continue;
-        const std::pair same(i, dot.operands[i].is_transposed);
-        if (operand.value_or(same) != same) return false;
-        operand = same;
+        const std::pair place(i, dot.operands[i].is_transposed);
+        if (operand.value_or(place) != place) return false;
+        operand = place;
         load.dots.push_back(dot.op);
       }
     return load.dots.empty() || is_for_dots(tile);

@@ -141,9 +141,9 @@ void EpilogueOverlap::write(Builder& b, std::span<const Value> results, ValueMap
 
 void EpilogueOverlap::finish_last_tile(Builder& b, std::span<const Value> results) const {
   const OpId branch = b.make_if(exists_, {});
-  Builder there(k_, k_[branch].regions[0]);
-  there.loc = b.loc;
-  write(there, results, before_);
+  Builder inner(k_, k_[branch].regions[0]);
+  inner.loc = b.loc;
+  write(inner, results, before_);
 }
 
 OpId EpilogueOverlap::leave(std::vector<Value> state) {
@@ -151,12 +151,12 @@ OpId EpilogueOverlap::leave(std::vector<Value> state) {
   yields_ = std::move(state);
   yields_.insert(yields_.begin(), tail.flag(true));
   yields_.insert(yields_.end(), from_tile_.begin(), from_tile_.end());
-  Builder b = Builder::behind(k_, tiles_);
+  Builder b = Builder::after(k_, tiles_);
   b.loc = k_[loop_].loc;
   const OpId branch = b.make_if(after_tiles(exists_), {});
-  Builder there(k_, k_[branch].regions[0]);
-  there.loc = b.loc;
-  return there.effect(Opcode::Yield, {});
+  Builder inner(k_, k_[branch].regions[0]);
+  inner.loc = b.loc;
+  return inner.effect(Opcode::Yield, {});
 }
 
 std::vector<Value> EpilogueOverlap::very_last_state() const {

@@ -47,7 +47,7 @@ const LinearLayout* infer_operand_layout(const Kernel& k, const OpData& d, Value
   if (d.opcode == Broadcast)
     return intern_layout(before_broadcast(type, k.type(d.results[0]), wanted));
   if (d.opcode == Reshape) {
-    if (const LinearLayout* same = layout_before_reshape(type, wanted)) return same;
+    if (const LinearLayout* layout = layout_before_reshape(type, wanted)) return layout;
     return intern_layout(any_layout(dims_of(type.shape()), wanted.size(HwDim::Warp)));
   }
   return intern_layout(wanted);

@@ -86,11 +86,11 @@ class Swap {
       const Type type = transposed(k_.type(v));
       return k_[b.create(Opcode::Const, {}, std::span(&type, 1), attrs)].results[0];
     }
-    Builder behind(k_);
+    Builder after(k_);
     const bool has_place = def && k_[def].next;
-    if (has_place) behind.before(k_[def].next);
-    behind.loc = b.loc;
-    return (has_place ? behind : b).op(Opcode::Permute, {v}, {{AttrName::order, Ints{1, 0}}});
+    if (has_place) after.before(k_[def].next);
+    after.loc = b.loc;
+    return (has_place ? after : b).op(Opcode::Permute, {v}, {{AttrName::order, Ints{1, 0}}});
   }
 
   void turn(const CarriedDots& chain) {
@@ -119,7 +119,7 @@ class Swap {
   void transpose_result(const CarriedDots& chain) {
     const Value result = k_[chain.loop].results[chain.carry];
     transpose_type(result);
-    Builder b = Builder::behind(k_, chain.loop);
+    Builder b = Builder::after(k_, chain.loop);
     const Value back = b.op(Opcode::Permute, {result}, {{AttrName::order, Ints{1, 0}}});
     k_.replace_all_uses(result, back);
     k_[k_[back].def].operands[0] = result;
