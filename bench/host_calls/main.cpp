@@ -67,7 +67,7 @@ Tensor tensor(const Dims& shape, DType dtype = DType::bf16) {
   return Tensor::borrow(reinterpret_cast<void*>(at), shape, dtype, kGpu);
 }
 
-struct Row {
+struct NamedLayer {
   std::string name;
   std::function<Layer()> layer;
 };
@@ -78,7 +78,7 @@ Layer plain_layer(const K& k, std::index_sequence<I...>) {
   return [k, t](const Stream& s) { k(s, t[I]...); };
 }
 
-void add_plain_rows(std::vector<Row>& rows) {
+void add_plain_rows(std::vector<NamedLayer>& rows) {
   const auto three = kernel("plain_3", [](In<f32, 1> a, In<f32, 1> b, Out<f32, 1> z) {
     for (auto i : grid(z, 1024)) z(i) = a(i) + b(i);
   });
@@ -94,7 +94,7 @@ void add_plain_rows(std::vector<Row>& rows) {
   rows.push_back({"plain_5", [=] { return plain_layer(five, std::make_index_sequence<5>()); }});
 }
 
-void add_matmul_rows(std::vector<Row>& rows) {
+void add_matmul_rows(std::vector<NamedLayer>& rows) {
   const auto product = [&](const char* name, const Dims& a, const Dims& b, const Dims& c,
                            int parts) {
     rows.push_back({name, [=]() -> Layer {
@@ -129,7 +129,7 @@ void add_matmul_rows(std::vector<Row>& rows) {
                   }});
 }
 
-void add_attention_rows(std::vector<Row>& rows) {
+void add_attention_rows(std::vector<NamedLayer>& rows) {
   const auto add = [&](const char* name, const Attention& a, const Dims& q, const Dims& kv) {
     rows.push_back({name, [=]() -> Layer {
                       const Tensor Q = tensor(q), K = tensor(kv), V = tensor(kv), O = tensor(q);
@@ -192,7 +192,7 @@ Sample time_layers(const std::vector<Layer>& layers, const Stream& stream, int r
   return best;
 }
 
-void print(const Row& row, const char* mode, int threads, const Sample& s) {
+void print(const NamedLayer& row, const char* mode, int threads, const Sample& s) {
   fmt::print(
       "{{\"row\":\"{}\",\"mode\":\"{}\",\"threads\":{},\"us\":{:.3f},\"own_us\":{:.3f},"
       "\"launches\":{:.2f}}}\n",
@@ -200,7 +200,7 @@ void print(const Row& row, const char* mode, int threads, const Sample& s) {
   std::fflush(stdout);
 }
 
-void run_on_gpu(const Row& row) {
+void run_on_gpu(const NamedLayer& row) {
   const Stream stream = Stream::create(kGpu);
   std::vector<Layer> layers;
   for (int i = 0; i < kLayers; ++i) layers.push_back(row.layer());
@@ -212,7 +212,7 @@ void run_on_gpu(const Row& row) {
 }
 
 /// Each thread has its own stream and layers.
-void run_on_mock(const Row& row, int threads) {
+void run_on_mock(const NamedLayer& row, int threads) {
   std::vector<Sample> samples(static_cast<std::size_t>(threads));
   std::vector<std::vector<Layer>> layers(samples.size());
   for (auto& mine : layers)
@@ -231,8 +231,8 @@ void run_on_mock(const Row& row, int threads) {
   print(row, "mock", threads, *middle);
 }
 
-std::vector<Row> all_rows() {
-  std::vector<Row> rows;
+std::vector<NamedLayer> all_rows() {
+  std::vector<NamedLayer> rows;
   add_plain_rows(rows);
   add_matmul_rows(rows);
   add_attention_rows(rows);
@@ -247,7 +247,7 @@ int main(int argc, char** argv) {
     runtime::Driver table = runtime::driver();
     real_launch = std::exchange(table.launch_kernel, counted_launch);
     const runtime::ScopedDriver counting(table);
-    for (const Row& row : all_rows()) run_on_gpu(row);
+    for (const NamedLayer& row : all_rows()) run_on_gpu(row);
     return 0;
   }
   runtime::testing::MockDriver mock;
@@ -256,7 +256,7 @@ int main(int argc, char** argv) {
     *clusters = 16;
     return cu::kSuccess;
   };
-  for (const Row& row : all_rows())
+  for (const NamedLayer& row : all_rows())
     for (const int threads : {1, 16}) run_on_mock(row, threads);
   return 0;
 }

@@ -159,17 +159,17 @@ const std::vector<runtime::Backend>& backends() {
 }
 
 /// A kernel of the list, with the properties of its place in the list.
-struct Row {
+struct ProductTurn {
   const ChosenProduct* product;
   Turn turn;
 };
-struct Rows {
-  std::vector<Row> clean;  ///< by one back end at least
+struct ProductTurns {
+  std::vector<ProductTurn> clean;  ///< by one back end at least
   std::map<std::string, int> lacking;
 
-  explicit Rows(const std::vector<ChosenProduct>& all) {
+  explicit ProductTurns(const std::vector<ChosenProduct>& all) {
     for (const ChosenProduct& p : all) {
-      const Row row{&p, turn_of(p, static_cast<std::size_t>(&p - all.data()))};
+      const ProductTurn row{&p, turn_of(p, static_cast<std::size_t>(&p - all.data()))};
       bool is_clean = false;
       for (const runtime::Backend backend : backends()) {
         const char* lack = lack_of(p, row.turn, backend);
@@ -183,7 +183,7 @@ struct Rows {
 
 /// A kernel by one back end.
 struct Job {
-  Row row;
+  ProductTurn row;
   const ir::Kernel* tile;
   runtime::Backend backend;
 
@@ -203,9 +203,9 @@ struct Job {
 };
 
 /// By every back end, on all cores; traced one after another, as that changes the environment.
-void expect_all_clean(std::span<const Row> rows) {
+void expect_all_clean(std::span<const ProductTurn> rows) {
   std::vector<ir::Kernel> kernels;
-  for (const Row& row : rows) {
+  for (const ProductTurn& row : rows) {
     SCOPED_TRACE(row.product->str());
     kernels.push_back(trace(*row.product, row.turn));
   }
@@ -254,13 +254,13 @@ TEST(ChosenProducts, HaveEveryVariant) {
 
 TEST_F(Configurations, AreClean) {
   constexpr std::size_t kSample = 40, kAtOnce = 64;
-  const Rows rows(all_chosen());
+  const ProductTurns rows(all_chosen());
   const std::size_t all = rows.clean.size(), count = env().assemble == "all" ? all : kSample;
   std::printf("%zu of %zu configurations, of %zu kernels\n", count, all, all_chosen().size());
   for (const auto& [lack, number] : rows.lacking)
     std::printf("left out: %d, %s\n", number, lack.c_str());
   const auto start = std::chrono::steady_clock::now();
-  std::vector<Row> some;
+  std::vector<ProductTurn> some;
   for (std::size_t i = 0; i < count; ++i) {
     some.push_back(rows.clean[i * all / count]);
     if (some.size() < kAtOnce && i + 1 < count) continue;

@@ -43,7 +43,7 @@ std::string events_of(const std::string& ptx) {
 }
 
 /// The values that a program has: the box i of x and y, words, and its number.
-struct Program {
+struct ProgramValues {
   In<f32, 1> x;
   InOut<f32, 1> y;
   Ptr<i32> p;
@@ -55,7 +55,7 @@ template <class Body>
 void expect_events(const std::string& wanted, const Body& body) {
   const auto call = [&] {
     const auto k = kernel("k", [&](In<f32, 1> x, InOut<f32, 1> y, Ptr<i32> p) {
-      for (auto i : grid(x, 4096)) body(Program{x, y, p, i, cast<i32>(i.first()) / 4096});
+      for (auto i : grid(x, 4096)) body(ProgramValues{x, y, p, i, cast<i32>(i.first()) / 4096});
     });
     k(Tensor::zeros({8192}, DType::f32, Device::cpu()),
       Tensor::zeros({8192}, DType::f32, Device::cpu()),
@@ -67,44 +67,44 @@ void expect_events(const std::string& wanted, const Body& body) {
 }
 
 TEST(MemoryBarriers, OneBeforeARelease) {
-  expect_events("GBR", [](Program t) {
+  expect_events("GBR", [](ProgramValues t) {
     t.y(t.i) = t.x(t.i);
     atomic_xchg(t.p + t.n, 1, {}, MemoryOrder::release);
   });
 }
 TEST(MemoryBarriers, OneForAllThatARoundOfReleasesPublishes) {
-  expect_events("GBR", [](Program t) {
+  expect_events("GBR", [](ProgramValues t) {
     t.y(t.i) = t.x(t.i);
     atomic_add(t.p + arange(32) + t.n, 1, {}, MemoryOrder::release);
   });
 }
 TEST(MemoryBarriers, NoneWhereOneThreadHasWrittenAll) {
-  expect_events("GR", [](Program t) {
+  expect_events("GR", [](ProgramValues t) {
     store(t.p + t.n, 7);
     atomic_xchg(t.p + t.n + 8, 1, {}, MemoryOrder::release);
   });
 }
 TEST(MemoryBarriers, OneAfterAnAcquire) {
-  expect_events("ABG", [](Program t) {
+  expect_events("ABG", [](ProgramValues t) {
     atomic_xchg(t.p + t.n, 1, {}, MemoryOrder::acquire);
     t.y(t.i) += t.x(t.i);
   });
 }
 /// All threads receive the result after the second barrier. The first one precedes the acquire.
 TEST(MemoryBarriers, OneAfterAnAcquireWithAUsedResult) {
-  expect_events("BABG", [](Program t) {
+  expect_events("BABG", [](ProgramValues t) {
     t.y(t.i) += cast<f32>(atomic_xchg(t.p + t.n, 1, {}, MemoryOrder::acquire));
   });
 }
 TEST(MemoryBarriers, BothOfOneThatReleasesAndAcquires) {
-  expect_events("GBXBG", [](Program t) {
+  expect_events("GBXBG", [](ProgramValues t) {
     t.y(t.i) = t.x(t.i);
     atomic_xchg(t.p + t.n, 1, {}, MemoryOrder::acq_rel);
     t.y(t.i) += 1.0f;
   });
 }
 TEST(MemoryBarriers, NoneOfARelaxedOne) {
-  expect_events("G", [](Program t) {
+  expect_events("G", [](ProgramValues t) {
     t.y(t.i) = t.x(t.i);
     atomic_xchg(t.p + t.n, 1);
   });
@@ -112,7 +112,7 @@ TEST(MemoryBarriers, NoneOfARelaxedOne) {
 /// The accesses that a lock guards are between a barrier after its acquire and one before its
 /// release.
 TEST(MemoryBarriers, BarriersOfALock) {
-  expect_events("BABGBR", [](Program t) {
+  expect_events("BABGBR", [](ProgramValues t) {
     while_([&] { return atomic_xchg(t.p + t.n, 1, {}, MemoryOrder::acquire) == 1; }, [&] {});
     t.y(t.i) += t.x(t.i);
     atomic_xchg(t.p + t.n, 0, {}, MemoryOrder::release);

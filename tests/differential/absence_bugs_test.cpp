@@ -15,10 +15,10 @@ namespace {
 using namespace ir;
 
 // ---- programs -----------------------------------------------------------------------------------
-using Program = test::TextProgram;
+using test::TextProgram;
 
 /// Folds of ragged rows of negative numbers, to which 1000 is added.
-const Program kFolds{
+const TextProgram kFolds{
     R"(kernel @folds tile target(sm_90a) (%x: view<?x?xi32, in> [arg = 0], %m: view<?xi32, out> [arg = 1], %s: view<?xi32, out> [arg = 2], %a: view<?xi32, out> [arg = 3], %c: view<?x?xi32, out> [arg = 4]) {
   %zero = const [value = 0] : i32
   %less = const [value = -1000] : i32
@@ -39,7 +39,7 @@ const Program kFolds{
     {{3, 70}, {4}, {4}, {4}, {4, 100}}};
 
 /// A matmul whose k ends inside of both operands, which would be 1 there if they were not absent.
-const Program kProduct{
+const TextProgram kProduct{
     R"(kernel @product tile target(sm_90a) (%a: view<?x?xf32, in> [arg = 0], %b: view<?x?xf32, in> [arg = 1], %c: view<?x?xf32, out> [arg = 2]) {
   %zero = const [value = 0] : i32
   %one = const [value = 1.0] : f32
@@ -54,7 +54,7 @@ const Program kProduct{
     {{6, 13}, {13, 8}, {8, 8}}};
 
 /// Absent elements move through a reshape, a choice of elements and a branch.
-const Program kMoved{
+const TextProgram kMoved{
     R"(kernel @moved tile target(sm_90a) (%x: view<?x?xi32, in> [arg = 0], %y: view<?xi32, out> [arg = 1], %z: view<?x?xi32, out> [arg = 2], %u: view<?x?xi32, out> [arg = 3]) {
   %zero = const [value = 0] : i32
   %seven = const [value = -7] : i32
@@ -80,7 +80,7 @@ const Program kMoved{
     {{5, 11}, {128}, {8, 16}, {8, 16}}};
 
 /// Variables of loops: kept, begun with less, of a loop without a step.
-const Program kCarried{
+const TextProgram kCarried{
     R"(kernel @carried tile target(sm_90a) (%x: view<?xi32, in> [arg = 0], %y: view<?xi32, out> [arg = 1], %z: view<?xi32, out> [arg = 2], %u: view<?xi32, out> [arg = 3]) {
   %zero = const [value = 0] : i32
   %one = const [value = 1] : i32
@@ -107,7 +107,7 @@ const Program kCarried{
     {{12}, {16}, {16}, {16}}};
 
 /// Another thread's element is read again, in a loop too.
-const Program kOrder{
+const TextProgram kOrder{
     R"(kernel @order tile target(sm_90a) (%x: view<?xi32, in> [arg = 0], %s: view<?xi32, inout> [arg = 1], %y: view<?xi32, out> [arg = 2]) {
   %zero = const [value = 0] : i32
   %one = const [value = 1] : i32
@@ -126,7 +126,7 @@ const Program kOrder{
 
 /// A choice inside of branches inside of a loop: its mask is handed out of both branches, and the
 /// loop's body is looked at again.
-const Program kNested{
+const TextProgram kNested{
     R"(kernel @nested tile target(sm_90a) (%x: view<?x?xi32, in> [arg = 0], %y: view<?x?xi32, in> [arg = 1], %z: view<?x?x?xi32, out> [arg = 2]) {
   %zero = const [value = 0] : i32
   %one = const [value = 1] : i32
@@ -202,8 +202,8 @@ Value first_of(ir::Kernel& k, OpId loop) { return k[loop].operands[3]; }
 
 struct Fault {
   const char* name;
-  const Program& program;
-  const char* behind;  ///< the pass that makes the mistake
+  const TextProgram& program;
+  const char* after;  ///< the pass that makes the mistake
   void (*plant)(ir::Kernel&);
 };
 

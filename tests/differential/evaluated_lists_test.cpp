@@ -58,12 +58,12 @@ struct CellTable {
 };
 
 /// The entries of a row of a list.
-struct Row {
+struct RowEntries {
   std::vector<i32> full, partial;
-  friend bool operator==(const Row&, const Row&) = default;
+  friend bool operator==(const RowEntries&, const RowEntries&) = default;
 };
 
-Row row_of(const BlockList& list, std::int64_t b, std::int64_t h, std::int64_t m) {
+RowEntries row_of(const BlockList& list, std::int64_t b, std::int64_t h, std::int64_t m) {
   const auto entries = list.kv_indices.select(0, b).select(0, h).select(0, m).to_vector<i32>();
   const auto at = static_cast<std::size_t>(m);
   const auto count = list.kv_num_blocks.select(0, b).select(0, h).to_vector<i32>()[at],
@@ -79,12 +79,12 @@ struct Extents {
 };
 
 /// Returns what a row must contain: `of_keys` for the transposed list.
-Row expected_row(const Case& c, const Extents& x, const BlockList& list, bool of_keys,
-                 std::int64_t b, std::int64_t h, std::int64_t m) {
+RowEntries expected_row(const Case& c, const Extents& x, const BlockList& list, bool of_keys,
+                        std::int64_t b, std::int64_t h, std::int64_t m) {
   const std::int64_t rows = of_keys ? x.keys : x.queries, columns = of_keys ? x.queries : x.keys,
                      block_m = of_keys ? list.block_kv : list.block_q,
                      block_n = of_keys ? list.block_q : list.block_kv;
-  Row row;
+  RowEntries row;
   for (std::int64_t n = 0; n * block_n < columns; ++n) {
     bool all = true, any = false;
     for (std::int64_t i = m * block_m; i < std::min(rows, (m + 1) * block_m); ++i)

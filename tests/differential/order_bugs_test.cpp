@@ -16,10 +16,10 @@ using namespace ir;
 using test::nth_op;
 
 // ---- programs -----------------------------------------------------------------------------------
-using Program = test::TextProgram;
+using test::TextProgram;
 
 /// A ragged line of many ties across four warps, sorted, and its five largest.
-const Program kSorts{
+const TextProgram kSorts{
     R"(kernel @sorts tile target(sm_90a) (%x: view<?x?xi32, in> [arg = 0], %v: view<?x?xi32, out> [arg = 1], %p: view<?x?xi32, out> [arg = 2], %q: view<?x?xi32, out> [arg = 3]) {
   %zero = const [value = 0] : i32
   %t = load_view %x, %zero, %zero [axes = [0, 1]] : tile<1x300xi32>
@@ -32,7 +32,7 @@ const Program kSorts{
     {{1, 270}, {1, 300}, {1, 300}, {1, 5}}};
 
 /// Keys of six bins, and some of none.
-const Program kRanks{
+const TextProgram kRanks{
     R"(kernel @ranks tile target(sm_90a) (%x: view<?xi32, in> [arg = 0], %r: view<?xi32, out> [arg = 1], %c: view<?xi32, out> [arg = 2]) {
   %zero = const [value = 0] : i32
   %seven = const [value = 7] : i32
@@ -45,7 +45,7 @@ const Program kRanks{
     {{290}, {300}, {6}}};
 
 /// Affine maps composed, without the element itself.
-const Program kScans{
+const TextProgram kScans{
     R"(kernel @scans tile target(sm_90a) (%x: view<?xi32, in> [arg = 0], %y: view<?xi32, in> [arg = 1], %a: view<?xi32, out> [arg = 2], %b: view<?xi32, out> [arg = 3]) {
   %zero = const [value = 0] : i32
   %one = const [value = 1] : i32
@@ -63,7 +63,7 @@ const Program kScans{
     {{600}, {580}, {600}, {600}}};
 
 /// Elements gathered through shared memory, added back, and a part of that.
-const Program kGathers{
+const TextProgram kGathers{
     R"(kernel @gathers tile target(sm_90a) (%x: view<?x?xi32, in> [arg = 0], %i: view<?x?xi32, in> [arg = 1], %a: view<?x?xi32, out> [arg = 2], %b: view<?x?xi32, out> [arg = 3], %c: view<?x?xi32, out> [arg = 4]) {
   %zero = const [value = 0] : i32
   %mask = const [value = 63] : i32
@@ -81,7 +81,7 @@ const Program kGathers{
 
 /// Places that a sort gives, sorted: which of them are there comes through shared memory, where
 /// nothing was written for what pads 153 columns.
-const Program kPlaces{
+const TextProgram kPlaces{
     R"(kernel @places tile target(sm_90a) (%x: view<?xf32, in> [arg = 0], %q: view<?x?xi32, out> [arg = 1]) {
   %zero = const [value = 0] : i32
   %t = load_view %x, %zero [axes = [0]] : tile<80xf32>
@@ -112,8 +112,8 @@ enum class Edit : std::uint8_t {
 
 struct Fault {
   const char* name;
-  const Program& program;
-  const char* behind;  ///< the pass that makes the mistake
+  const TextProgram& program;
+  const char* after;  ///< the pass that makes the mistake
   Edit edit;
   Opcode opcode;
   int nth = 0;

@@ -98,40 +98,40 @@ Argument tensor(DType d, Ints dims, int low, int high) {
   return a;
 }
 
-struct Program {
+struct PlannedCall {
   ir::Kernel tile;
   Arguments args;
   Plan plan;
 };
 
-Program vector_add() {
+PlannedCall vector_add() {
   return {parse(library_program("vector_add")),
           {tensor(DType::f32, {2040}, -9, 9), tensor(DType::f32, {2040}, -9, 9),
            tensor(DType::f32, {2040}, 77, 77)},
           {.num_warps = 2}};
 }
-Program matmul() {
+PlannedCall matmul() {
   return {parse(library_program("matmul")),
           {tensor(DType::bf16, {80, 144}, -4, 4), tensor(DType::bf16, {144, 112}, -4, 4),
            tensor(DType::bf16, {80, 112}, 77, 77)},
           {.num_warps = 2, .stages = 3, .warps_m = 1, .warps_n = 2}};
 }
-Program rows(std::int64_t columns, int low) {
+PlannedCall rows(std::int64_t columns, int low) {
   return {parse(kRows),
           {tensor(DType::f32, {6, columns}, low, -90), tensor(DType::f32, {6}, 77, 77),
            tensor(DType::i32, {6}, 77, 77), tensor(DType::f32, {6, columns}, 77, 77)},
           {.num_warps = 4}};
 }
-Program shares() {
+PlannedCall shares() {
   return {parse(kShares),
           {tensor(DType::f32, {64, 100}, -9, 9), tensor(DType::f32, {16, 100}, 77, 77)},
           {.num_warps = 4}};
 }
 // A maximum that few elements share shows where a fold leaves some out, one that half of them share
 // shows wrong ties.
-Program wide_rows() { return rows(108, -9999); }
-Program short_rows() { return rows(92, -9999); }
-Program tied_rows() { return rows(108, -91); }
+PlannedCall wide_rows() { return rows(108, -9999); }
+PlannedCall short_rows() { return rows(92, -9999); }
+PlannedCall tied_rows() { return rows(108, -91); }
 
 // ---- edits --------------------------------------------------------------------------------------
 using test::nth_op;
@@ -180,7 +180,7 @@ test::WantedOp with_mode(const char* mode) {
 
 struct Bug {
   const char* name;
-  Program (*program)();
+  PlannedCall (*program)();
   void (*plant)(ir::Kernel&);
   const char* statically = "";  ///< what the check of the simt form finds, too; nothing if empty
 };
@@ -336,7 +336,7 @@ const Bug kClusterBugs[] = {
 
 // ---- running ------------------------------------------------------------------------------------
 /// Returns how the kernel's fault is detected; "" if it is not.
-std::string how_caught(const ir::Kernel& simt, const Program& p, const Arguments& want) {
+std::string how_caught(const ir::Kernel& simt, const PlannedCall& p, const Arguments& want) {
   Arguments got = p.args;
   const auto grid = evaluate_launch(p.tile, fuzz::eval_args(got));
   const sim::Report report = fuzz::simulate(simt, grid, got, 1, 5'000'000);
@@ -347,7 +347,7 @@ std::string how_caught(const ir::Kernel& simt, const Program& p, const Arguments
 /// Returns how the planted fault is detected; "" if it is not.
 std::string caught_by(const Bug& bug) {
   SCOPED_TRACE(bug.name);
-  const Program p = bug.program();
+  const PlannedCall p = bug.program();
   Arguments want = p.args;
   EXPECT_EQ(fuzz::interpret(p.tile, want), "");
   ir::Kernel simt = fuzz::lowered(p.tile, p.plan);

@@ -21,7 +21,7 @@ constexpr int kIterations = 9;
 constexpr std::size_t kPlacesOfKind = 4, kMistakes = 60, kFewestCaught = 58;
 
 /// A shape's code, and what it computes.
-struct Program {
+struct CompiledShape {
   test::LoopShape shape;
   runtime::Compilation compiled;
   std::vector<std::vector<double>> want;
@@ -36,10 +36,10 @@ struct Program {
   }
 };
 
-std::vector<Program> programs() {
-  std::vector<Program> all;
+std::vector<CompiledShape> programs() {
+  std::vector<CompiledShape> all;
   for (test::LoopShape& shape : test::loop_shapes()) {
-    Program& p = all.emplace_back();
+    CompiledShape& p = all.emplace_back();
     p.want = shape.wanted(kIterations);
     Kernel tile = shape.traced();
     tile.info.target = Target("sm_90a");
@@ -58,7 +58,7 @@ class Mistakes {
 
   /// In the first place of each shape, from the one on that the kind's number says, then in the
   /// second places.
-  void plant(const Kind& kind, const std::vector<Program>& programs, std::size_t first) {
+  void plant(const Kind& kind, const std::vector<CompiledShape>& programs, std::size_t first) {
     std::size_t places = 0;
     for (std::size_t n = 0; n < kPlacesOfKind; ++n)
       for (std::size_t i = 0; i < programs.size() && places < kPlacesOfKind; ++i)
@@ -67,7 +67,7 @@ class Mistakes {
   }
 
  private:
-  bool plant_one(const Kind& kind, const Program& p, std::size_t n) {
+  bool plant_one(const Kind& kind, const CompiledShape& p, std::size_t n) {
     Kernel k = clone(p.compiled.simt);
     if (!kind.plant(k, n)) return false;
     const std::string how = p.how_caught(k, 8);
@@ -79,8 +79,9 @@ class Mistakes {
 };
 
 TEST(ScheduleBugs, AreCaught) {
-  const std::vector<Program> all = programs();
-  for (const Program& p : all) ASSERT_EQ(p.how_caught(p.compiled.simt, 2), "") << p.shape.name;
+  const std::vector<CompiledShape> all = programs();
+  for (const CompiledShape& p : all)
+    ASSERT_EQ(p.how_caught(p.compiled.simt, 2), "") << p.shape.name;
   Mistakes mistakes;
   std::size_t first = 0;
   for (const Kind& kind : kKinds) mistakes.plant(kind, all, first++);

@@ -42,7 +42,7 @@ inline fuzz::Arguments arguments(const TextProgram& p, const ir::Kernel& k) {
 }
 
 /// Compiled for four warps; `plant` changes the kernel after the pass `after`.
-inline ir::Kernel compiled_with(const ir::Kernel& tile, std::string_view behind = {},
+inline ir::Kernel compiled_with(const ir::Kernel& tile, std::string_view after = {},
                                 const std::function<void(ir::Kernel&)>& plant = {}) {
   ir::Kernel k = clone(tile);
   ir::PassContext context;
@@ -51,7 +51,7 @@ inline ir::Kernel compiled_with(const ir::Kernel& tile, std::string_view behind 
     pass.run(k, context);
     k.info.form = pass.leaves;
     verify_or_throw(k, pass.name);
-    if (!plant || pass.name != behind) continue;
+    if (!plant || pass.name != after) continue;
     const std::string before = print(k);
     plant(k);
     EXPECT_NE(print(k), before) << "the fault changes nothing";
@@ -84,9 +84,9 @@ int count_caught(const Faults& faults, const Plant& plant) {
     EXPECT_EQ(fuzz::interpret(tile, want), "");
     EXPECT_EQ(how_caught(tile, compiled_with(tile), fault.program, want), "");
     const ir::Kernel wrong =
-        compiled_with(tile, fault.behind, [&](ir::Kernel& k) { plant(k, fault); });
+        compiled_with(tile, fault.after, [&](ir::Kernel& k) { plant(k, fault); });
     const std::string how = how_caught(tile, wrong, fault.program, want);
-    std::printf("%-52s %-20s %s\n", fault.name, fault.behind,
+    std::printf("%-52s %-20s %s\n", fault.name, fault.after,
                 how.empty() ? "NOT CAUGHT" : how.c_str());
     caught += how.empty() ? 0 : 1;
   }

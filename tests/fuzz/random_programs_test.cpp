@@ -142,8 +142,8 @@ void run_range(std::uint64_t first, std::uint64_t count, std::uint64_t stride, T
 /// The failing program of a seed, made small, as the text of a file test.
 void print_reduced(std::uint64_t seed) try {
   RandomProgram r(seed);
-  const Fails fails = [seed](const Program& p) { return failure_of(p, plan_of(seed), seed); };
-  const Program p(std::move(r.kernel), std::move(r.args));
+  const Fails fails = [seed](const KernelCall& p) { return failure_of(p, plan_of(seed), seed); };
+  const KernelCall p(std::move(r.kernel), std::move(r.args));
   if (!fails(p).empty())
     std::printf("seed %llu, reduced:\n%s\n", static_cast<unsigned long long>(seed),
                 reduced_text(p, fails).c_str());

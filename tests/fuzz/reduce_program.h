@@ -16,18 +16,18 @@
 
 namespace tegula::fuzz {
 
-struct Program {
+struct KernelCall {
   ir::Kernel kernel;
   Arguments args;
-  Program(ir::Kernel k, Arguments a) : kernel(std::move(k)), args(std::move(a)) {}
-  Program copy() const { return {ir::clone(kernel), args}; }
+  KernelCall(ir::Kernel k, Arguments a) : kernel(std::move(k)), args(std::move(a)) {}
+  KernelCall copy() const { return {ir::clone(kernel), args}; }
 };
 
 /// How a program fails, in words; empty where it does not.
-using Fails = std::function<std::string(const Program&)>;
+using Fails = std::function<std::string(const KernelCall&)>;
 
 /// Interpreter and simulator differ, or one of them finds a fault, or a pass fails. Loops end soon.
-inline std::string failure_of(const Program& p, const std::optional<ir::Plan>& plan,
+inline std::string failure_of(const KernelCall& p, const std::optional<ir::Plan>& plan,
                               std::uint64_t seed) try {
   Arguments want = p.args, got = p.args;
   const ir::EvalReport found =
@@ -54,8 +54,8 @@ class ProgramReducer {
         tries_left_(max_tries),
         end_(std::chrono::steady_clock::now() + longest) {}
 
-  Program reduce(const Program& p) {
-    Program best = p.copy();
+  KernelCall reduce(const KernelCall& p) {
+    KernelCall best = p.copy();
     kind_ = kind(fails_(best));
     for (bool smaller = true; smaller && tries_left_ > 0;) {
       smaller = erase_ops(best);
@@ -94,7 +94,7 @@ class ProgramReducer {
   }
 
   /// Takes the candidate where it is well formed and fails in the same way.
-  bool takes(Program& best, Program candidate) {
+  bool takes(KernelCall& best, KernelCall candidate) {
     if (std::chrono::steady_clock::now() > end_) tries_left_ = 0;
     if (tries_left_ <= 0 || !ir::verify(candidate.kernel).empty()) return false;
     --tries_left_;
@@ -106,11 +106,11 @@ class ProgramReducer {
 
   /// Runs of ops whose results nothing needs, long ones first; from the end, so that what they
   /// needed goes with them.
-  bool erase_ops(Program& best) {
+  bool erase_ops(KernelCall& best) {
     bool any = false;
     for (std::size_t n = ops_of(best.kernel).size(); n > 0; n /= 2)
       for (std::size_t end = ops_of(best.kernel).size(); end > 0;) {
-        Program p = best.copy();
+        KernelCall p = best.copy();
         const std::vector<ir::OpId> ops = ops_of(p.kernel);
         bool erased = false;
         for (std::size_t i = std::min(end, ops.size()); i-- > (end > n ? end - n : 0);)
@@ -140,7 +140,7 @@ class ProgramReducer {
     return list;
   }
 
-  bool replace_values(Program& best) {
+  bool replace_values(KernelCall& best) {
     bool any = false;
     for (std::size_t i = ops_of(best.kernel).size(); i-- > 0;)
       for (std::size_t r = 0; tries_left_ > 0; ++r) {
@@ -150,9 +150,9 @@ class ProgramReducer {
       }
     return any;
   }
-  bool replace_value(Program& best, std::size_t i, std::size_t r) {
+  bool replace_value(KernelCall& best, std::size_t i, std::size_t r) {
     for (const auto& substitute : substitutes(best.kernel, ops_of(best.kernel)[i], r)) {
-      Program p = best.copy();
+      KernelCall p = best.copy();
       const ir::OpId op = ops_of(p.kernel)[i];
       const ir::Value from = p.kernel[op].results[r], to = substitute(p.kernel, op);
       p.kernel.replace_all_uses(from, to);
@@ -163,11 +163,11 @@ class ProgramReducer {
   }
 
   /// A region in place of its loop or branch, once.
-  bool flatten(Program& best) {
+  bool flatten(KernelCall& best) {
     bool any = false;
     for (std::size_t i = 0; i < ops_of(best.kernel).size(); ++i)
       for (std::size_t r = 0; r < 2; ++r) {
-        Program p = best.copy();
+        KernelCall p = best.copy();
         const std::vector<ir::OpId> ops = ops_of(p.kernel);
         if (i >= ops.size() || !unwrap(p.kernel, ops[i], r)) continue;
         any = takes(best, std::move(p)) || any;
@@ -192,7 +192,7 @@ class ProgramReducer {
     return true;
   }
 
-  bool shrink_constants(Program& best) {
+  bool shrink_constants(KernelCall& best) {
     bool any = false;
     for (std::size_t i = 0; i < ops_of(best.kernel).size(); ++i)
       for (const std::int64_t way : {0, 1, 2}) {
@@ -201,7 +201,7 @@ class ProgramReducer {
         if (value == nullptr || !std::holds_alternative<std::int64_t>(*value)) continue;
         const std::int64_t now = std::get<std::int64_t>(*value), next = way < 2 ? way : now / 2;
         if (next == now || (now == 0 && next == 1)) continue;
-        Program p = best.copy();
+        KernelCall p = best.copy();
         p.kernel[ops_of(p.kernel)[i]].attrs.set(ir::AttrName::value, next);
         if (!takes(best, std::move(p))) continue;
         any = true;
@@ -211,7 +211,7 @@ class ProgramReducer {
   }
 
   /// Every extent of tiles by a smaller one, wherever it is in their types.
-  bool shrink_extents(Program& best) {
+  bool shrink_extents(KernelCall& best) {
     bool any = false;
     std::set<std::int64_t> extents;
     ir::walk(best.kernel, best.kernel.body(), [&](ir::OpId op) {
@@ -249,9 +249,9 @@ class ProgramReducer {
   }
 
   /// Parameters that nothing uses, with their arguments.
-  void drop_parameters(Program& best) {
+  void drop_parameters(KernelCall& best) {
     for (std::size_t i = best.args.size(); i-- > 0;) {
-      Program p = best.copy();
+      KernelCall p = best.copy();
       const ir::Value param = p.kernel.params()[i].value;
       bool used = false;
       for (const ir::RegionId r : {p.kernel.body(), p.kernel.launch()})
@@ -291,7 +291,7 @@ inline Arguments file_test_arguments(const ir::Kernel& k, const Arguments& args)
 }
 
 /// A .tir file whose expectations TEGULA_BLESS=1 writes, and refuses while the fault is there.
-inline std::string file_test(const Program& p, const std::string& why) {
+inline std::string file_test(const KernelCall& p, const std::string& why) {
   std::string text =
       "; " + why.substr(0, why.find('\n')) + "\n" + ir::print(p.kernel) + "\n; run: eval";
   for (const Argument& a : p.args)
@@ -306,12 +306,12 @@ inline std::string file_test(const Program& p, const std::string& why) {
 
 /// The program made small and printed: as a file test where it fails on a file test's arguments,
 /// too.
-inline std::string reduced_text(const Program& p, const Fails& fails) {
+inline std::string reduced_text(const KernelCall& p, const Fails& fails) {
   const auto kind = ProgramReducer::kind;
-  Program dense(ir::clone(p.kernel), file_test_arguments(p.kernel, p.args));
+  KernelCall dense(ir::clone(p.kernel), file_test_arguments(p.kernel, p.args));
   const bool holds = kind(fails(dense)) == kind(fails(p));
   ProgramReducer reducer(fails);
-  const Program small = reducer.reduce(holds ? dense : p);
+  const KernelCall small = reducer.reduce(holds ? dense : p);
   return (holds ? "" : "; Fails with strides or values that file tests do not have.\n") +
          file_test(small, fails(small));
 }

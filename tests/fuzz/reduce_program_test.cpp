@@ -18,7 +18,7 @@ ir::Kernel with_exchanged_operands(const ir::Kernel& k, ir::Opcode op) {
   return faulty;
 }
 
-std::string shown_fault(const Program& p, ir::Opcode op) {
+std::string shown_fault(const KernelCall& p, ir::Opcode op) {
   Arguments want = p.args, got = p.args;
   const ir::EvalOptions options{
       .check = true, .shuffle_seed = {}, .threads = 1, .loop_limit = 1000};
@@ -38,12 +38,12 @@ TEST(ReducedPrograms, ShowAPlantedFaultAndLittleElse) {
   int reduced = 0;
   for (std::uint64_t seed = 1; seed < 600 && reduced < 6; ++seed) {
     RandomProgram r(seed, kStandardFeatures);
-    const Program p(std::move(r.kernel), std::move(r.args));
+    const KernelCall p(std::move(r.kernel), std::move(r.args));
     const ir::Opcode op = seed % 2 == 0 ? ir::Opcode::Sub : ir::Opcode::Shl;
-    const Fails fails = [op](const Program& q) { return shown_fault(q, op); };
+    const Fails fails = [op](const KernelCall& q) { return shown_fault(q, op); };
     if (fails(p).empty()) continue;
     ++reduced;
-    const Program small = ProgramReducer(fails).reduce(p);
+    const KernelCall small = ProgramReducer(fails).reduce(p);
     SCOPED_TRACE(testing::Message() << "seed " << seed << "\n" << ir::print(small.kernel));
     EXPECT_FALSE(fails(small).empty());
     int ops = 0;

@@ -76,7 +76,7 @@ TEST_P(MoeOnGpu, EqualBitsInEachRun) {
     stream.synchronize();
     return Y.to_doubles();
   };
-  const Row first = run();
+  const Doubles first = run();
   for (int i = 0; i < 50; ++i) ASSERT_EQ(run(), first) << i;
 }
 

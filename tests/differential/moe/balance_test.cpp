@@ -21,8 +21,8 @@ class MoeBalances : public testing::TestWithParam<Device> {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, MoeBalances, testing::ValuesIn(devices()), device_name);
 
-void expect_near(const Tensor& got, const Row& want) {
-  const Row values = got.to_doubles();
+void expect_near(const Tensor& got, const Doubles& want) {
+  const Doubles values = got.to_doubles();
   ASSERT_EQ(values.size(), want.size());
   for (std::size_t i = 0; i < want.size(); ++i)
     ASSERT_NEAR(values[i], want[i], 3e-6 * (1 + std::abs(want[i]))) << i;
@@ -37,7 +37,7 @@ TEST_P(MoeBalances, SumsAndLosses) {
     const MoeBalance got{filled({experts}, DType::i32), filled({experts}), filled({2})};
     moe_balance(stream(), logits, Tensor::from(ids, {tokens, routed.k}, GetParam()), got);
     const BalanceSums want = balance_sums(logits.to_doubles(), routed, experts);
-    expect_near(got.counts, Row(want.counts.begin(), want.counts.end()));
+    expect_near(got.counts, Doubles(want.counts.begin(), want.counts.end()));
     expect_near(got.probability, want.mean_probability);
     expect_near(got.losses, {want.switch_loss(1), want.z_loss});
   }
@@ -46,20 +46,20 @@ TEST_P(MoeBalances, SumsAndLosses) {
 TEST_P(MoeBalances, WithoutTokens) {
   const MoeBalance got{filled({4}, DType::i32), filled({4}), filled({2})};
   moe_balance(stream(), filled({0, 4}), filled({0, 2}, DType::i32), got);
-  EXPECT_EQ(got.losses.to_doubles(), (Row{0, 0}));
-  EXPECT_EQ(got.counts.to_doubles(), (Row{0, 0, 0, 0}));
+  EXPECT_EQ(got.losses.to_doubles(), (Doubles{0, 0}));
+  EXPECT_EQ(got.counts.to_doubles(), (Doubles{0, 0, 0, 0}));
 }
 
 TEST_P(MoeBalances, GradientsAreFiniteDifferences) {
   const int tokens = 19, experts = 6;
   const Tensor logits = few_logits({.tokens = tokens, .experts = experts}, 5, GetParam());
-  Row z = logits.to_doubles();
+  Doubles z = logits.to_doubles();
   const Routed routed = route(qwen3(2), z, experts);
   const auto loss = [&] {
     const BalanceSums s = balance_sums(z, routed, experts);
     return 0.5 * s.switch_loss(1) + 0.25 * s.z_loss;
   };
-  Row want;
+  Doubles want;
   for (double& x : z) {
     const double old = x;
     x = old + 1e-5;
@@ -80,7 +80,7 @@ TEST_P(MoeBalances, BiasMovesTowardsTheMean) {
   const std::vector<i32> counts{5, 1, 3, 3, 0, 6};
   const Tensor bias = Tensor::full({6}, 1, DType::f32, GetParam());
   moe_update_bias(stream(), Tensor::from(counts, GetParam()), bias, 0.125f);
-  expect_near(bias, moved_bias(Row(6, 1), {5, 1, 3, 3, 0, 6}, 0.125));
+  expect_near(bias, moved_bias(Doubles(6, 1), {5, 1, 3, 3, 0, 6}, 0.125));
 }
 
 TEST_P(MoeBalances, NoisyTopK) {
@@ -88,8 +88,8 @@ TEST_P(MoeBalances, NoisyTopK) {
   const Tensor z = few_logits({.tokens = tokens, .experts = experts}, 6, GetParam()),
                noise = Tensor::integers({tokens, experts}, DType::f32, -3, 4, 7, GetParam()),
                noise_logits = Tensor::normal({tokens, experts}, DType::f32, 0, 1, 8, GetParam());
-  Row sigma = noise_logits.to_doubles(), h = z.to_doubles();
-  const Row n = noise.to_doubles();
+  Doubles sigma = noise_logits.to_doubles(), h = z.to_doubles();
+  const Doubles n = noise.to_doubles();
   for (std::size_t i = 0; i < h.size(); ++i)
     sigma[i] = std::log1p(std::exp(sigma[i])), h[i] += n[i] * sigma[i];
   const NoisyLosses want = noisy_losses(z.to_doubles(), sigma, h, experts, k);

@@ -189,7 +189,7 @@ TEST_P(ExpertProducts, ByTmaAndWgmmaOnHopper) {
 }
 
 TEST_P(ExpertProducts, RowsComeAndGo) {
-  const Routed routed{2, {1, 0, 1, 3, 0, 1, 3, -1, 1, 0}, Row(10, 0.5)};
+  const Routed routed{2, {1, 0, 1, 3, 0, 1, 3, -1, 1, 0}, Doubles(10, 0.5)};
   const Placement placed = place(routed, 4);
   const std::int64_t tokens = 5, h = 40;
   const Tensor X = integers({tokens, h}, 1), P = filled({2 * tokens, h}), O = filled({tokens, h});

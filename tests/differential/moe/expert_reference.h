@@ -61,20 +61,20 @@ struct LayerShape {
 /// Row-major tensors of a layer: x [tokens, h], up [experts, rows of up, h] (gates, then ups), down
 /// [experts, h, i], biases [experts, rows], which may be empty.
 struct LayerTensors {
-  Row x, up, down, up_bias = {}, down_bias = {};
+  Doubles x, up, down, up_bias = {}, down_bias = {};
 };
 
 /// Gradients of all of them, and of the routing weights.
 struct LayerGradients {
   LayerTensors of;
-  Row weights;
+  Doubles weights;
 };
 
 /// A choice of a token: the input of its expert's down projection, and the weight of its outputs.
 struct ExpertRow {
   int token = 0, expert = 0;
   double weight = 1;
-  Row activations;
+  Doubles activations;
 };
 
 class HostLayer {
@@ -87,16 +87,16 @@ class HostLayer {
   /// Rounds the values that are stored between the products.
   std::function<double(double)> round = [](double x) { return x; };
   /// Stores a row of activations, if storing does more than round each of them.
-  std::function<void(Row&)> store_activations;
+  std::function<void(Doubles&)> store_activations;
   /// Rounds scaled inputs, if `round` does not.
   std::function<double(double)> round_input;
   /// Rounds the pre-activations that backward reads, which may move them across a clamp.
   std::function<double(double)> round_hidden = [](double x) { return x; };
 
   /// y [tokens, h]; choices without an expert (id -1) count as 0.
-  Row forward(const LayerTensors& p, const Routed& r) const { return combined(p, rows(p, r)); }
+  Doubles forward(const LayerTensors& p, const Routed& r) const { return combined(p, rows(p, r)); }
   /// Weights scale the inputs of the experts.
-  Row forward_scaled(const LayerTensors& p, const Routed& r) const {
+  Doubles forward_scaled(const LayerTensors& p, const Routed& r) const {
     return combined(p, scaled_rows(p, r));
   }
 
@@ -119,10 +119,10 @@ class HostLayer {
     return out;
   }
   /// y of all rows, each output rounded before it is weighted.
-  Row combined(const LayerTensors& p, const std::vector<ExpertRow>& rows) const {
-    Row y(size(s_.tokens, s_.h));
+  Doubles combined(const LayerTensors& p, const std::vector<ExpertRow>& rows) const {
+    Doubles y(size(s_.tokens, s_.h));
     for (const ExpertRow& row : rows) {
-      const Row out = outputs(p, row.activations, row.expert);
+      const Doubles out = outputs(p, row.activations, row.expert);
       for (int c = 0; c < s_.h; ++c)
         y[at(row.token, c, s_.h)] += row.weight * round(out[static_cast<std::size_t>(c)]);
     }
@@ -130,7 +130,7 @@ class HostLayer {
   }
 
   /// Gradients of a layer whose weights scale the inputs of the experts.
-  LayerGradients backward_scaled(const LayerTensors& p, const Routed& r, const Row& dy) const {
+  LayerGradients backward_scaled(const LayerTensors& p, const Routed& r, const Doubles& dy) const {
     LayerGradients d = backward(p, {r.k, std::vector<int>(r.ids.size(), -1), r.weights}, dy);
     for_each_choice(r, [&](std::size_t choice, int t, int e) {
       LayerTensors scaled = p;
@@ -152,10 +152,10 @@ class HostLayer {
     return d;
   }
 
-  LayerGradients backward(const LayerTensors& p, const Routed& r, const Row& dy) const {
-    LayerGradients d{{Row(p.x.size()), Row(p.up.size()), Row(p.down.size()), Row(p.up_bias.size()),
-                      Row(p.down_bias.size())},
-                     Row(r.weights.size())};
+  LayerGradients backward(const LayerTensors& p, const Routed& r, const Doubles& dy) const {
+    LayerGradients d{{Doubles(p.x.size()), Doubles(p.up.size()), Doubles(p.down.size()),
+                      Doubles(p.up_bias.size()), Doubles(p.down_bias.size())},
+                     Doubles(r.weights.size())};
     for_each_choice(r, [&](std::size_t choice, int t, int e) {
       backward_row(p, {choice, t, e, r.weights[choice]}, kept_hidden(p, t, e), dy, d);
     });
@@ -184,8 +184,8 @@ class HostLayer {
   std::size_t down_at(int e, int c, int j) const { return at(e * s_.h + c, j, s_.i); }
 
   /// Pre-activations of a row.
-  Row hidden(const LayerTensors& p, int t, int e) const {
-    Row out(static_cast<std::size_t>(up_rows_));
+  Doubles hidden(const LayerTensors& p, int t, int e) const {
+    Doubles out(static_cast<std::size_t>(up_rows_));
     for (int j = 0; j < up_rows_; ++j) {
       double sum = p.up_bias.empty() ? 0 : p.up_bias[at(e, j, up_rows_)];
       for (int c = 0; c < s_.h; ++c) sum += p.x[at(t, c, s_.h)] * p.up[up_at(e, j, c)];
@@ -193,19 +193,19 @@ class HostLayer {
     }
     return out;
   }
-  Row kept_hidden(const LayerTensors& p, int t, int e) const {
-    Row row = hidden(p, t, e);
+  Doubles kept_hidden(const LayerTensors& p, int t, int e) const {
+    Doubles row = hidden(p, t, e);
     for (double& x : row) x = round_hidden(x);
     return row;
   }
-  double gate(const Row& hidden_row, int j) const {
+  double gate(const Doubles& hidden_row, int j) const {
     return hidden_row[static_cast<std::size_t>(j)];
   }
-  double up(const Row& hidden_row, int j) const {
+  double up(const Doubles& hidden_row, int j) const {
     return act_.is_gated ? hidden_row[static_cast<std::size_t>(j + s_.i)] : 0;
   }
-  Row activated(const Row& hidden_row) const {
-    Row a(static_cast<std::size_t>(s_.i));
+  Doubles activated(const Doubles& hidden_row) const {
+    Doubles a(static_cast<std::size_t>(s_.i));
     for (int j = 0; j < s_.i; ++j)
       a[static_cast<std::size_t>(j)] = act_.value(gate(hidden_row, j), up(hidden_row, j));
     if (store_activations) {
@@ -215,8 +215,8 @@ class HostLayer {
     for (double& x : a) x = round(x);
     return a;
   }
-  Row outputs(const LayerTensors& p, const Row& a, int e) const {
-    Row out(static_cast<std::size_t>(s_.h));
+  Doubles outputs(const LayerTensors& p, const Doubles& a, int e) const {
+    Doubles out(static_cast<std::size_t>(s_.h));
     for (int c = 0; c < s_.h; ++c) {
       double sum = p.down_bias.empty() ? 0 : p.down_bias[at(e, c, s_.h)];
       for (int j = 0; j < s_.i; ++j)
@@ -226,10 +226,10 @@ class HostLayer {
     return out;
   }
 
-  void backward_row(const LayerTensors& p, const Choice& choice, const Row& hidden_row,
-                    const Row& dy, LayerGradients& d) const {
+  void backward_row(const LayerTensors& p, const Choice& choice, const Doubles& hidden_row,
+                    const Doubles& dy, LayerGradients& d) const {
     const auto [number, t, e, w] = choice;
-    const Row a = activated(hidden_row), out = outputs(p, a, e);
+    const Doubles a = activated(hidden_row), out = outputs(p, a, e);
     for (int c = 0; c < s_.h; ++c) {
       const double g = dy[at(t, c, s_.h)];
       d.weights[number] += g * out[static_cast<std::size_t>(c)];

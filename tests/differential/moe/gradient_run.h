@@ -12,7 +12,7 @@
 namespace tegula::test::experts {
 
 /// Expects the norm of the error to be at most `bound` times the norm of `want`, of equal size.
-inline void expect_close(const char* what, const Row& got, const Row& want, double bound) {
+inline void expect_close(const char* what, const Doubles& got, const Doubles& want, double bound) {
   ASSERT_EQ(got.size(), want.size()) << what;
   double error = 0, size = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
@@ -23,24 +23,24 @@ inline void expect_close(const char* what, const Row& got, const Row& want, doub
 }
 
 /// Returns the gradient of the logits by central differences of the weights, for given choices.
-inline Row logit_gradient(const Scheme& s, const Row& logits, int experts, const Routed& routed,
-                          const Row& dweights) {
+inline Doubles logit_gradient(const Scheme& s, const Doubles& logits, int experts,
+                              const Routed& routed, const Doubles& dweights) {
   const auto width = static_cast<std::size_t>(experts), k = static_cast<std::size_t>(s.k),
              all = static_cast<std::size_t>(routed.k);
-  Row gradient(logits.size());
+  Doubles gradient(logits.size());
   for (std::size_t i = 0; i < logits.size(); ++i) {
     const std::size_t t = i / width;
     const auto loss = [&](double by) {
-      Row z(logits.begin() + static_cast<std::ptrdiff_t>(t * width),
-            logits.begin() + static_cast<std::ptrdiff_t>((t + 1) * width));
+      Doubles z(logits.begin() + static_cast<std::ptrdiff_t>(t * width),
+                logits.begin() + static_cast<std::ptrdiff_t>((t + 1) * width));
       z[i % width] += by;
-      const Row scores = s.score(z);
-      Row chosen;
+      const Doubles scores = s.score(z);
+      Doubles chosen;
       for (std::size_t j = 0; j < k; ++j)
         chosen.push_back(routed.ids[t * all + j] < 0
                              ? 0
                              : scores[static_cast<std::size_t>(routed.ids[t * all + j])]);
-      const Row w = s.to_weights(chosen);
+      const Doubles w = s.to_weights(chosen);
       double sum = 0;
       for (std::size_t j = 0; j < k; ++j) sum += dweights[t * all + j] * w[j];
       return sum;
@@ -93,11 +93,11 @@ inline void expect_gradients(const Moe& layer, const LayerCase& c, Device device
   LayerGradients want = c.scales_inputs ? host.backward_scaled(p, routed, dY.to_doubles())
                                         : host.backward(p, routed, dY.to_doubles());
   if (main_gradients)
-    for (Row* row : {&want.of.up, &want.of.down, &want.of.up_bias, &want.of.down_bias})
+    for (Doubles* row : {&want.of.up, &want.of.down, &want.of.up_bias, &want.of.down_bias})
       for (double& x : *row) x += 1;
   const double bound = c.dtype == DType::bf16 ? 1.0 / 128 : 1.0 / 1024;
   const auto gates = [&](const Tensor& t) {
-    const Row values = t.to_doubles();
+    const Doubles values = t.to_doubles();
     return c.is_interleaved ? gates_first(values, c.experts + c.shared, c.up_rows()) : values;
   };
   expect_close("X", d.of.X.to_doubles(), want.of.x, bound);
@@ -110,7 +110,7 @@ inline void expect_gradients(const Moe& layer, const LayerCase& c, Device device
   expect_close("weights", d.of.weights.to_doubles(), want.weights, bound);
   // From the device's own weight gradients: the router's function is exact in f32. Where experts
   // choose, a weight is the softmax of its logit.
-  const Row z = reference_logits(c, in);
+  const Doubles z = reference_logits(c, in);
   const Scheme scheme = c.expert_choice ? Scheme{.k = c.experts} : c.scheme;
   const Routed chosen = c.expert_choice ? routed
                                         : with_shared(route(c.scheme, z, c.experts),

@@ -31,7 +31,7 @@ struct LayerCase {
   DType dtype = DType::bf16;
   std::optional<ExpertQuantisation> quantisation = {};
   /// The router adds these to the logits (noisy top-k).
-  Row noise = {};
+  Doubles noise = {};
   /// The router keeps second choices whose draw times `threshold` is below their weight (GShard).
   std::vector<f32> draws = {};
   f32 threshold = 0.2f;
@@ -92,10 +92,10 @@ inline double rounded(double x, DType dtype) {
 }
 
 /// [experts, rows, ..] with gates and ups alternating as the reference has them.
-inline Row gates_first(const Row& values, int experts, int rows) {
+inline Doubles gates_first(const Doubles& values, int experts, int rows) {
   const std::size_t width = values.size() / static_cast<std::size_t>(experts * rows),
                     half = static_cast<std::size_t>(rows / 2);
-  Row out(values.size());
+  Doubles out(values.size());
   for (std::size_t r = 0; r < values.size() / width; ++r) {
     const std::size_t e = r / (2 * half), j = r % (2 * half), to = j / 2 + (j % 2) * half;
     std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(r * width), width,
@@ -105,8 +105,8 @@ inline Row gates_first(const Row& values, int experts, int rows) {
 }
 
 /// The logits that the reference routes by.
-inline Row reference_logits(const LayerCase& c, const LayerInputs& in) {
-  Row z = in.logits.to_doubles();
+inline Doubles reference_logits(const LayerCase& c, const LayerInputs& in) {
+  Doubles z = in.logits.to_doubles();
   for (std::size_t i = 0; i < c.noise.size(); ++i) z[i] += c.noise[i];
   return z;
 }
@@ -119,7 +119,7 @@ inline Routed kept_choices(const LayerCase& c, const LayerInputs& in) {
         std::min(c.tokens, static_cast<int>(std::ceil(c.expert_choice->factor * mean)));
     const ChosenTokens choice = expert_choice(in.logits.to_doubles(), c.experts, rows);
     const auto choices = static_cast<std::size_t>(c.tokens * c.experts);
-    Routed routed{c.experts, std::vector<int>(choices, -1), Row(choices)};
+    Routed routed{c.experts, std::vector<int>(choices, -1), Doubles(choices)};
     for (std::size_t i = 0; i < choice.tokens.size(); ++i) {
       const int e = static_cast<int>(i) / rows, at = choice.tokens[i] * c.experts + e;
       routed.ids[static_cast<std::size_t>(at)] = e;
@@ -148,7 +148,7 @@ inline std::optional<f32> given_scale(const LayerCase& c, f32 scale) {
   return c.quantisation->scaling == ExpertScaling::tensor ? std::optional(scale) : std::nullopt;
 }
 /// Activations as the down projection takes them; by rows they are stored in X's type first.
-inline void store_quantised(const LayerCase& c, Row& activations) {
+inline void store_quantised(const LayerCase& c, Doubles& activations) {
   const std::optional<f32> scale = given_scale(c, kHiddenScale);
   if (!scale)
     for (double& x : activations) x = rounded(x, c.dtype);
@@ -156,7 +156,7 @@ inline void store_quantised(const LayerCase& c, Row& activations) {
 }
 
 inline LayerTensors reference_tensors(const LayerCase& c, const LayerInputs& in) {
-  const auto of = [](const Tensor& t) { return t.defined() ? t.to_doubles() : Row(); };
+  const auto of = [](const Tensor& t) { return t.defined() ? t.to_doubles() : Doubles(); };
   LayerTensors p{of(in.X), of(in.weights.up), of(in.weights.down), of(in.weights.up_bias),
                  of(in.weights.down_bias)};
   if (c.quantisation) {
@@ -172,7 +172,7 @@ inline LayerTensors reference_tensors(const LayerCase& c, const LayerInputs& in)
 
 /// A layer's outputs in double precision, and the bounds of those in 8 bits.
 struct Expected {
-  Row outputs;
+  Doubles outputs;
   OutputBounds bounds;
 };
 inline Expected expected(const LayerCase& c, const LayerTensors& p, const Routed& routed) {
@@ -181,7 +181,7 @@ inline Expected expected(const LayerCase& c, const LayerTensors& p, const Routed
   layer.round = [&](double x) { return rounded(x, c.dtype); };
   if (c.quantisation) {
     layer.round_input = [](double x) { return x; };
-    layer.store_activations = [&](Row& a) { store_quantised(c, a); };
+    layer.store_activations = [&](Doubles& a) { store_quantised(c, a); };
   }
   const std::vector<ExpertRow> rows =
       c.scales_inputs ? layer.scaled_rows(p, routed) : layer.rows(p, routed);

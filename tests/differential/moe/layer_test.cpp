@@ -107,11 +107,11 @@ TEST_P(MoeLayer, GatheredRowsAreTheSame) {
       const MoeSaved saved = layer.make_saved(in.X, in.weights);
       saved.hidden.fill(0);
       layer.from_logits(Stream(GetParam()), in.X, in.logits, in.weights, Y, saved);
-      Row all = Y.to_doubles();
+      Doubles all = Y.to_doubles();
       for (const double x : saved.hidden.to_doubles()) all.push_back(x);
       return all;
     };
-    const Row permuted = run(false, false);
+    const Doubles permuted = run(false, false);
     for (const bool multicast : {false, true})
       EXPECT_EQ(run(true, multicast), permuted) << swap_ab << multicast;
   }
@@ -171,7 +171,7 @@ class MoeBatches : public MoeLayer {
       layer(Stream(GetParam()), in.X.slice(0, from, to), in.weights, Y);
       return Y.to_doubles();
     };
-    Row whole = run(0, c.tokens);
+    Doubles whole = run(0, c.tokens);
     whole.erase(whole.begin(), whole.begin() + 17 * c.h);
     whole.resize(static_cast<std::size_t>(6 * c.h));
     EXPECT_EQ(run(17, 23), whole);
@@ -200,7 +200,7 @@ TEST_P(MoeBatches, WeightsOfATokenFollowFromItAlone) {
   const auto weights = [&](int tokens) {
     const MoeRouting out = layer.make_routing(tokens, GetParam());
     layer.route(Stream(GetParam()), logits.slice(0, 0, tokens), {}, out);
-    Row all = out.weights.to_doubles();
+    Doubles all = out.weights.to_doubles();
     all.resize(4);
     return all;
   };

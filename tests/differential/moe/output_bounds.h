@@ -50,7 +50,7 @@ class OutputBounds {
     }
   }
 
-  testing::AssertionResult hold(const Row& got, const Row& want) const {
+  testing::AssertionResult hold(const Doubles& got, const Doubles& want) const {
     if (got.size() != want.size()) return testing::AssertionFailure() << "another size";
     std::vector<Norm> tokens(of_tokens_.size()), outputs(of_outputs_.size());
     Norm all;
@@ -100,7 +100,7 @@ class OutputBounds {
   void add(const LayerTensors& p, const ExpertRow& row, double scale) {
     const std::size_t i = size(s_.i), h = size(s_.h), t = size(row.token);
     const double* down = &p.down[size(row.expert) * h * i];
-    Row spacings(i), of_activation(i);
+    Doubles spacings(i), of_activation(i);
     for (std::size_t j = 0; j < i; ++j)
       spacings[j] = std::abs(row.weight) * spacing_of_8_bits(row.activations[j], scale);
     for (std::size_t c = 0; c < h; ++c) {
@@ -127,7 +127,7 @@ class OutputBounds {
   LayerShape s_;
   double unit_;
   bool are_8_bits_ = false;
-  Row steps_;  ///< largest ones of outputs [tokens, h]
+  Doubles steps_;  ///< largest ones of outputs [tokens, h]
   std::vector<Flips> of_tokens_, of_outputs_;
 };
 

@@ -122,7 +122,7 @@ class BoundsOfEightBits : public testing::TestWithParam<ExpertQuantisation> {
     return want.bounds.hold(expected(case_, p, routed).outputs, want.outputs);
   }
   /// Every `step`-th value of a range times `factor`.
-  static void scale(Row& values, int first, int count, double factor, int step = 1) {
+  static void scale(Doubles& values, int first, int count, double factor, int step = 1) {
     for (int i = 0; i < count; ++i) values[static_cast<std::size_t>(first + i * step)] *= factor;
   }
 
@@ -140,7 +140,7 @@ INSTANTIATE_TEST_SUITE_P(Scalings, BoundsOfEightBits, testing::Values(kByRow, kB
 
 TEST_P(BoundsOfEightBits, TakeRoundingToTheOtherNeighbour) {
   for (const std::uint64_t seed : {1, 2}) {
-    const Row noise =
+    const Doubles noise =
         Tensor::normal({kTokens * kH}, DType::f32, 0, 1.0 / 256, seed, Device::cpu()).to_doubles();
     EXPECT_TRUE(hold([&](LayerTensors& p) {
       for (std::size_t i = 0; i < p.x.size(); ++i) p.x[i] *= 1 + noise[i];
@@ -176,7 +176,7 @@ TEST_P(QuantisedMoe, RowsOfZerosAndNan) {
   in.X.slice(0, 2, 3).copy_from(Tensor::full({1, c.h}, NAN, c.dtype, GetParam()));
   const Tensor Y = Tensor::full({c.tokens, c.h}, 9, c.dtype, GetParam());
   moe(c.options()).from_logits(Stream(GetParam()), in.X, in.logits, in.weights, Y);
-  const Row y = Y.to_doubles();
+  const Doubles y = Y.to_doubles();
   for (std::size_t n = 0; n < y.size(); ++n) {
     const std::size_t token = n / static_cast<std::size_t>(c.h);
     ASSERT_EQ(std::isnan(y[n]), token == 2) << n;

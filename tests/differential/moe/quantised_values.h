@@ -27,7 +27,7 @@ inline void quantise_by_row(Tensor& weights, Tensor& scales) {
 }
 /// By experts, whose scales differ, on the host.
 inline void quantise_by_expert(Tensor& weights, Tensor& scales) {
-  const Row values = weights.to_doubles();
+  const Doubles values = weights.to_doubles();
   std::vector<f32> scaled, of_experts;
   const std::size_t each = values.size() / static_cast<std::size_t>(weights.size(0));
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -47,7 +47,7 @@ inline void quantise(MoeWeights& w, ExpertScaling scaling) {
 }
 
 /// Rows of `columns` values as 8 bits represent them: with the given scale, or that of the row.
-inline void quantise_rows(Row& values, std::size_t columns, std::optional<f32> given) {
+inline void quantise_rows(Doubles& values, std::size_t columns, std::optional<f32> given) {
   for (std::size_t first = 0; first < values.size(); first += columns) {
     double largest = 0;
     for (std::size_t i = 0; i < columns; ++i)
@@ -67,7 +67,7 @@ inline void quantise_rows(Row& values, std::size_t columns, std::optional<f32> g
 }
 
 /// Equal runs of `values` times a scale each.
-inline void multiply(Row& values, const Row& scales) {
+inline void multiply(Doubles& values, const Doubles& scales) {
   const std::size_t each = values.size() / std::max<std::size_t>(scales.size(), 1);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] *= scales[i / each];
 }

@@ -10,10 +10,10 @@
 namespace tegula::test::experts::reference_test {
 namespace {
 
-Row normal(std::size_t count, unsigned seed) {
+Doubles normal(std::size_t count, unsigned seed) {
   std::mt19937 dice(seed);
   std::normal_distribution<double> values;
-  Row row(count);
+  Doubles row(count);
   for (double& x : row) x = values(dice);
   return row;
 }
@@ -31,12 +31,12 @@ TEST(MoeReference, DroppedGroupsRankAfterNegativeScores) {
 }
 
 TEST(MoeReference, WeightsOfSchemes) {
-  const Row z{0, std::log(3.0)};
+  const Doubles z{0, std::log(3.0)};
   EXPECT_NEAR(route(mixtral(), z, 2).weights[0], 0.75, 1e-15);
   EXPECT_NEAR(route(switched(), z, 2).weights[0], 0.75, 1e-15);
   EXPECT_NEAR(route(llama4(), z, 2).weights[0], 0.75, 1e-15);
   EXPECT_NEAR(route(qwen3(2), z, 2).weights[1], 0.25, 1e-15);
-  const Row w = route(deepseek_v3({1, 0}, 2, 1, 1), z, 2).weights;
+  const Doubles w = route(deepseek_v3({1, 0}, 2, 1, 1), z, 2).weights;
   EXPECT_NEAR(w[0], 2.5 * 0.5 / 1.25, 1e-15);  // expert 0 is first by its bias alone
   EXPECT_NEAR(w[1], 2.5 * 0.75 / 1.25, 1e-15);
 }
@@ -55,8 +55,8 @@ TEST(MoeReference, PrioritiesUnderCapacity) {
 }
 
 TEST(MoeReference, BalanceIsOneForEvenRouting) {
-  const Routed r{1, {0, 1, 2, 3}, Row(4, 0.25)};
-  const BalanceSums sums = balance_sums(Row(16), r, 4);
+  const Routed r{1, {0, 1, 2, 3}, Doubles(4, 0.25)};
+  const BalanceSums sums = balance_sums(Doubles(16), r, 4);
   EXPECT_NEAR(sums.switch_loss(1), 1, 1e-12);
   EXPECT_NEAR(sums.z_loss, std::log(4.0) * std::log(4.0), 1e-12);
   EXPECT_NEAR(cv_squared({2, 2, 2}), 0, 1e-12);
@@ -70,13 +70,13 @@ void expect_gradients(const HostActivation& act, unsigned seed) {
   LayerTensors p{normal(12, seed), normal(3 * up * 4, seed + 1), normal(36, seed + 2),
                  normal(3 * up, seed + 3), normal(12, seed + 4)};
   Routed r{2, {0, 1, 1, -1, 1, 0}, {.6, .4, .9, .1, .7, .3}};
-  const Row dy = normal(12, seed + 5);
+  const Doubles dy = normal(12, seed + 5);
   const LayerGradients d = layer.backward(p, r, dy);
   const auto loss = [&] {
-    const Row y = layer.forward(p, r);
+    const Doubles y = layer.forward(p, r);
     return std::inner_product(y.begin(), y.end(), dy.begin(), 0.0);
   };
-  const auto expect = [&](Row& values, const Row& gradient, const char* name) {
+  const auto expect = [&](Doubles& values, const Doubles& gradient, const char* name) {
     for (std::size_t i = 0; i < values.size(); ++i) {
       const double old = values[i], step = 1e-5;
       values[i] = old + step;

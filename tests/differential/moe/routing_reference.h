@@ -11,20 +11,20 @@
 
 namespace tegula::test::experts {
 
-using Row = std::vector<double>;
+using Doubles = std::vector<double>;
 
 /// The experts of each token, the best one first: [tokens, k].
 struct Routed {
   int k = 0;
   std::vector<int> ids;
-  Row weights;
+  Doubles weights;
 
   std::size_t tokens() const { return ids.size() / static_cast<std::size_t>(k); }
 };
 
 /// The indices of the k largest values, the larger one first; of equal ones the smaller index; NaN
 /// last.
-inline std::vector<int> best_of(const Row& values, int k) {
+inline std::vector<int> best_of(const Doubles& values, int k) {
   std::vector<int> order(values.size());
   std::iota(order.begin(), order.end(), 0);
   const auto at = [&](int i) { return values[static_cast<std::size_t>(i)]; };
@@ -36,23 +36,23 @@ inline std::vector<int> best_of(const Row& values, int k) {
   return order;
 }
 
-inline Row softmax(Row z) {
+inline Doubles softmax(Doubles z) {
   double top = -INFINITY, sum = 0;
   for (double x : z) top = std::max(top, x);
   for (double& x : z) sum += x = std::exp(x - top);
   for (double& x : z) x /= sum;
   return z;
 }
-inline Row sigmoid(Row z) {
+inline Doubles sigmoid(Doubles z) {
   for (double& x : z) x = 1 / (1 + std::exp(-x));
   return z;
 }
-inline Row sqrt_softplus(Row z) {
+inline Doubles sqrt_softplus(Doubles z) {
   for (double& x : z) x = std::sqrt(std::log1p(std::exp(x)));
   return z;
 }
-inline Row as_is(Row z) { return z; }
-inline Row renormalised(Row w) {
+inline Doubles as_is(Doubles z) { return z; }
+inline Doubles renormalised(Doubles w) {
   const double sum = std::accumulate(w.begin(), w.end(), 0.0);
   for (double& x : w) x /= sum;
   return w;
@@ -61,20 +61,20 @@ inline Row renormalised(Row w) {
 /// A routing scheme: scores of the logits, the values ranked, weights of the chosen scores.
 struct Scheme {
   int k = 1;
-  std::function<Row(Row)> score = softmax, to_weights = as_is;
-  Row bias = {};  ///< added to the scores for the selection alone
+  std::function<Doubles(Doubles)> score = softmax, to_weights = as_is;
+  Doubles bias = {};  ///< added to the scores for the selection alone
   int groups = 1, kept_groups = 1, group_top = 2;
 };
 
 /// Ranked values: -inf in groups other than the kept ones (DeepSeek-V3).
-inline Row ranked(const Scheme& s, Row scores) {
+inline Doubles ranked(const Scheme& s, Doubles scores) {
   for (std::size_t e = 0; e < s.bias.size(); ++e) scores[e] += s.bias[e];
   if (s.groups == 1) return scores;
   const std::size_t size = scores.size() / static_cast<std::size_t>(s.groups);
-  Row best;
+  Doubles best;
   for (int g = 0; g < s.groups; ++g) {
     const auto first = scores.begin() + static_cast<std::ptrdiff_t>(size) * g;
-    const Row group(first, first + static_cast<std::ptrdiff_t>(size));
+    const Doubles group(first, first + static_cast<std::ptrdiff_t>(size));
     double sum = 0;
     for (int i : best_of(group, s.group_top)) sum += group[static_cast<std::size_t>(i)];
     best.push_back(sum);
@@ -87,12 +87,12 @@ inline Row ranked(const Scheme& s, Row scores) {
 }
 
 /// The experts of the tokens whose logits are [tokens, experts].
-inline Routed route(const Scheme& s, const Row& logits, int experts) {
+inline Routed route(const Scheme& s, const Doubles& logits, int experts) {
   Routed routed{.k = s.k, .ids = {}, .weights = {}};
   const auto width = static_cast<std::ptrdiff_t>(experts);
   for (auto row = logits.begin(); row != logits.end(); row += width) {
-    const Row scores = s.score(Row(row, row + width));
-    Row chosen;
+    const Doubles scores = s.score(Doubles(row, row + width));
+    Doubles chosen;
     for (int e : best_of(ranked(s, scores), s.k)) {
       routed.ids.push_back(e);
       chosen.push_back(scores[static_cast<std::size_t>(e)]);
@@ -108,13 +108,14 @@ inline Scheme deepseek_moe(int k = 6) { return {.k = k}; }
 inline Scheme switched() { return {.k = 1}; }
 inline Scheme llama4() { return {.k = 1, .score = as_is, .to_weights = sigmoid}; }
 inline Scheme gshard() {
-  return {.k = 2, .to_weights = [](Row w) {
+  return {.k = 2, .to_weights = [](Doubles w) {
             const double sum = w[0] + w[1] + 1e-9;
-            return Row{w[0] / sum, w[1] / sum};
+            return Doubles{w[0] / sum, w[1] / sum};
           }};
 }
-inline Scheme deepseek_v3(Row bias, int k = 8, int groups = 8, int kept = 4, double scale = 2.5) {
-  const auto to_weights = [scale](Row w) {
+inline Scheme deepseek_v3(Doubles bias, int k = 8, int groups = 8, int kept = 4,
+                          double scale = 2.5) {
+  const auto to_weights = [scale](Doubles w) {
     const double sum = std::accumulate(w.begin(), w.end(), 1e-20);
     for (double& x : w) x *= scale / sum;
     return w;
@@ -125,19 +126,19 @@ inline Scheme deepseek_v3(Row bias, int k = 8, int groups = 8, int kept = 4, dou
 /// Each expert's best `capacity` tokens (Zhou 2022): tokens and gates [experts, capacity].
 struct ChosenTokens {
   std::vector<int> tokens;
-  Row gates;
+  Doubles gates;
 };
-inline ChosenTokens expert_choice(const Row& logits, int experts, int capacity) {
+inline ChosenTokens expert_choice(const Doubles& logits, int experts, int capacity) {
   const auto width = static_cast<std::size_t>(experts);
   const std::size_t tokens = logits.size() / width;
-  std::vector<Row> columns(width, Row(tokens));
+  std::vector<Doubles> columns(width, Doubles(tokens));
   for (std::size_t t = 0; t < tokens; ++t) {
     const auto row = logits.begin() + static_cast<std::ptrdiff_t>(t * width);
-    const Row p = softmax(Row(row, row + static_cast<std::ptrdiff_t>(width)));
+    const Doubles p = softmax(Doubles(row, row + static_cast<std::ptrdiff_t>(width)));
     for (std::size_t e = 0; e < width; ++e) columns[e][t] = p[e];
   }
   ChosenTokens choice;
-  for (const Row& column : columns)
+  for (const Doubles& column : columns)
     for (int t : best_of(column, capacity)) {
       choice.tokens.push_back(t);
       choice.gates.push_back(column[static_cast<std::size_t>(t)]);
@@ -146,7 +147,7 @@ inline ChosenTokens expert_choice(const Row& logits, int experts, int capacity) 
 }
 
 /// Squared coefficient of variation (Shazeer 2017): of importance and load.
-inline double cv_squared(const Row& x) {
+inline double cv_squared(const Doubles& x) {
   const double n = static_cast<double>(x.size()),
                mean = std::accumulate(x.begin(), x.end(), 0.0) / n;
   double m2 = 0;
@@ -157,19 +158,20 @@ inline double cv_squared(const Row& x) {
 /// Noisy top-k (Shazeer 2017): logits with noise H = z + n sigma; Load of expert i sums over tokens
 /// Phi((z_i - kappa_i) / sigma_i), kappa_i the k-th largest of H without i.
 struct NoisyLosses {
-  Row importance, load;
+  Doubles importance, load;
 };
-inline NoisyLosses noisy_losses(const Row& z, const Row& sigma, const Row& h, int experts, int k) {
+inline NoisyLosses noisy_losses(const Doubles& z, const Doubles& sigma, const Doubles& h,
+                                int experts, int k) {
   const auto width = static_cast<std::size_t>(experts);
-  NoisyLosses sums{Row(width), Row(width)};
+  NoisyLosses sums{Doubles(width), Doubles(width)};
   const Routed routed = route(mixtral(k), h, experts);
   for (std::size_t i = 0; i < routed.ids.size(); ++i)
     sums.importance[static_cast<std::size_t>(routed.ids[i])] += routed.weights[i];
   for (std::size_t t = 0; t < z.size() / width; ++t) {
-    const Row row(h.begin() + static_cast<std::ptrdiff_t>(t * width),
-                  h.begin() + static_cast<std::ptrdiff_t>((t + 1) * width));
+    const Doubles row(h.begin() + static_cast<std::ptrdiff_t>(t * width),
+                      h.begin() + static_cast<std::ptrdiff_t>((t + 1) * width));
     for (std::size_t e = 0; e < width; ++e) {
-      Row others = row;
+      Doubles others = row;
       others[e] = -INFINITY;
       const double kappa = others[static_cast<std::size_t>(best_of(others, k).back())];
       const std::size_t i = t * width + e;
@@ -183,7 +185,7 @@ inline NoisyLosses noisy_losses(const Row& z, const Row& sigma, const Row& h, in
 /// probability, and the mean of logsumexp(z)^2.
 struct BalanceSums {
   std::vector<std::int64_t> counts;
-  Row mean_probability;
+  Doubles mean_probability;
   double z_loss = 0;
 
   /// alpha E sum f P of Switch, f the share of the choices.
@@ -195,15 +197,15 @@ struct BalanceSums {
     return alpha * static_cast<double>(counts.size()) * loss;
   }
 };
-inline BalanceSums balance_sums(const Row& logits, const Routed& routed, int experts) {
+inline BalanceSums balance_sums(const Doubles& logits, const Routed& routed, int experts) {
   const auto width = static_cast<std::size_t>(experts);
-  BalanceSums sums{std::vector<std::int64_t>(width), Row(width)};
+  BalanceSums sums{std::vector<std::int64_t>(width), Doubles(width)};
   for (int e : routed.ids) ++sums.counts[static_cast<std::size_t>(e)];
   const std::size_t tokens = logits.size() / width;
   for (std::size_t t = 0; t < tokens; ++t) {
-    const Row z(logits.begin() + static_cast<std::ptrdiff_t>(t * width),
-                logits.begin() + static_cast<std::ptrdiff_t>((t + 1) * width));
-    const Row p = softmax(z);
+    const Doubles z(logits.begin() + static_cast<std::ptrdiff_t>(t * width),
+                    logits.begin() + static_cast<std::ptrdiff_t>((t + 1) * width));
+    const Doubles p = softmax(z);
     for (std::size_t e = 0; e < width; ++e)
       sums.mean_probability[e] += p[e] / static_cast<double>(tokens);
     const double lse = z[0] - std::log(p[0]);
@@ -213,7 +215,7 @@ inline BalanceSums balance_sums(const Row& logits, const Routed& routed, int exp
 }
 
 /// DeepSeek-V3's bias after a step: higher if an expert had less than the mean, lower if more.
-inline Row moved_bias(Row bias, const std::vector<std::int64_t>& counts, double gamma) {
+inline Doubles moved_bias(Doubles bias, const std::vector<std::int64_t>& counts, double gamma) {
   double mean = 0;
   for (auto n : counts) mean += static_cast<double>(n) / static_cast<double>(counts.size());
   for (std::size_t e = 0; e < bias.size(); ++e) {

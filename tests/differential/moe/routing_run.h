@@ -146,7 +146,7 @@ inline void expect_placed(const RoutedTensors& got, const RoutingCase& c, int k)
 
 inline void expect_routed(const RoutedTensors& got, const Routed& want) {
   EXPECT_EQ(ints(got.ids), want.ids);
-  const Row weights = got.weights.to_doubles();
+  const Doubles weights = got.weights.to_doubles();
   ASSERT_EQ(weights.size(), want.weights.size());
   for (std::size_t i = 0; i < weights.size(); ++i)
     ASSERT_NEAR(weights[i], want.weights[i], 2e-6 * std::abs(want.weights[i])) << i;

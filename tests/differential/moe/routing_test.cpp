@@ -183,7 +183,7 @@ TEST_P(MoeRouting, ARowOfNanStaysInRange) {
   const std::vector<int> ids = ints(got.ids);
   EXPECT_EQ(ids[4], 0);
   EXPECT_EQ(ids[5], 1);
-  const Row weights = got.weights.to_doubles();
+  const Doubles weights = got.weights.to_doubles();
   for (std::size_t i = 0; i < weights.size(); ++i) EXPECT_EQ(std::isnan(weights[i]), i / 2 == 2);
   expect_placed(got, c, 2);
 }
@@ -192,16 +192,16 @@ TEST_P(MoeRouting, RouterBiasAndNoise) {
   const RoutingCase c{.tokens = 18, .experts = 9};
   const Tensor logits = few_logits(c, 4, GetParam()),
                bias = Tensor::integers({9}, DType::f32, -2, 3, 6, GetParam());
-  Row biased = logits.to_doubles();
-  const Row b = bias.to_doubles();
+  Doubles biased = logits.to_doubles();
+  const Doubles b = bias.to_doubles();
   for (std::size_t i = 0; i < biased.size(); ++i) biased[i] += b[i % 9];
   expect_routed(run_routing(routers::mixtral(4), c, logits, bias), route(mixtral(4), biased, 9));
 
   // softplus(0) = log 2 as its noise level: no two sums are close.
   const Tensor zeros = Tensor::zeros({18, 9}, DType::f32, GetParam()),
                noise = Tensor::integers({18, 9}, DType::f32, -3, 4, 7, GetParam());
-  Row noisy = logits.to_doubles();
-  const Row n = noise.to_doubles();
+  Doubles noisy = logits.to_doubles();
+  const Doubles n = noise.to_doubles();
   for (std::size_t i = 0; i < noisy.size(); ++i) noisy[i] += n[i] * std::log(2.0);
   expect_routed(run_routing(routers::noisy_top_k(3, zeros, noise), c, logits),
                 route(mixtral(3), noisy, 9));
@@ -215,7 +215,8 @@ TEST_P(MoeRouting, GradientOfNoiseLogits) {
   const Tensor dz = normal(1), x = normal(2), noise = normal(3),
                got = Tensor::full({21, 9}, NAN, DType::f32, GetParam());
   routers::noisy_top_k_gradient(Stream(GetParam()), dz, x, noise, got);
-  const Row d = dz.to_doubles(), at = x.to_doubles(), n = noise.to_doubles(), g = got.to_doubles();
+  const Doubles d = dz.to_doubles(), at = x.to_doubles(), n = noise.to_doubles(),
+                g = got.to_doubles();
   const auto softplus = [](double v) { return std::log1p(std::exp(v)); };
   for (std::size_t i = 0; i < g.size(); ++i)
     ASSERT_NEAR(g[i], d[i] * n[i] * (softplus(at[i] + 1e-5) - softplus(at[i] - 1e-5)) / 2e-5, 1e-5);
@@ -230,7 +231,7 @@ TEST_P(MoeRouting, JitterIsUniformAndFollowsTheSeed) {
                     out);
     return out.to_doubles();
   };
-  const Row first = run(1);
+  const Doubles first = run(1);
   double sum = 0, squares = 0;
   for (double v : first) {
     ASSERT_GE(v, 0.75);

@@ -21,7 +21,7 @@ struct SchemeCase {
 /// A router, and the choices that its reference makes of logits [tokens, experts].
 struct SchemeInstance {
   Router router;
-  std::function<Routed(const Row& logits)> reference;
+  std::function<Routed(const Doubles& logits)> reference;
 };
 
 struct NamedScheme {
@@ -34,7 +34,7 @@ struct NamedScheme {
 };
 
 inline SchemeInstance plain_scheme(Router router, Scheme scheme, const SchemeCase& c) {
-  return {std::move(router), [scheme = std::move(scheme), experts = c.experts](const Row& z) {
+  return {std::move(router), [scheme = std::move(scheme), experts = c.experts](const Doubles& z) {
             return route(scheme, z, experts);
           }};
 }
@@ -49,7 +49,7 @@ inline SchemeInstance deepseek_v3_scheme(const SchemeCase& c, Device device, int
 inline SchemeInstance gshard_random_scheme(const SchemeCase& c, Device device) {
   std::vector<f32> draws;
   for (int t = 0; t < c.tokens; ++t) draws.push_back(static_cast<f32>(t % 8) / 8);
-  const auto reference = [draws, experts = c.experts](const Row& z) {
+  const auto reference = [draws, experts = c.experts](const Doubles& z) {
     Routed r = route(gshard(), z, experts);
     for (std::size_t t = 0; t < draws.size(); ++t)
       if (draws[t] * 0.5 >= r.weights[2 * t + 1]) r.ids[2 * t + 1] = -1;
@@ -62,7 +62,7 @@ inline SchemeInstance gshard_random_scheme(const SchemeCase& c, Device device) {
 inline SchemeInstance noisy_scheme(const SchemeCase& c, Device device) {
   const Dims shape{c.tokens, c.experts};
   const Tensor noise = Tensor::integers(shape, DType::f32, -3, 4, 7, device);
-  const auto reference = [n = noise.to_doubles(), c](Row z) {
+  const auto reference = [n = noise.to_doubles(), c](Doubles z) {
     for (std::size_t i = 0; i < z.size(); ++i) z[i] += n[i] * std::log(2.0);
     return route(mixtral(c.k), z, c.experts);
   };

@@ -22,12 +22,12 @@ constexpr const char* kTables[] = {"support/errors.def", "ir/eval/findings.def",
                                    "codegen/sim/detectors.def", "runtime/warnings.def"};
 const std::filesystem::path kSource = TEGULA_SOURCE_DIR;
 
-struct Row {
+struct CodeRow {
   std::string code, name, message, hint;
 };
-using Rows = std::vector<Row>;
+using CodeRows = std::vector<CodeRow>;
 
-Rows errors() {
+CodeRows errors() {
   return {
 #define TEGULA_ERROR(code, name, message, hint) {#code, #name, message, hint},
 #include "support/errors.def"
@@ -35,7 +35,7 @@ Rows errors() {
   };
 }
 
-Rows warnings() {
+CodeRows warnings() {
   return {
 #define TEGULA_WARNING(code, name, message, hint) {#code, #name, message, hint},
 #include "runtime/warnings.def"
@@ -43,7 +43,7 @@ Rows warnings() {
   };
 }
 
-Rows findings() {
+CodeRows findings() {
   return {
 #define FINDING(kind, text, code, doc) {#code, text, doc, ""},
 #include "ir/eval/findings.def"
@@ -52,18 +52,18 @@ Rows findings() {
 }
 
 /// Findings that the interpreter shares, by the simulator's name.
-Row shared(const std::string& kind, const char* name) {
-  static const std::map<std::string, Row> of_kind{
+CodeRow shared(const std::string& kind, const char* name) {
+  static const std::map<std::string, CodeRow> of_kind{
 #define FINDING(kind, text, code, doc) {#kind, {#code, text, doc, ""}},
 #include "ir/eval/findings.def"
 #undef FINDING
   };
-  Row row = of_kind.at(kind);
+  CodeRow row = of_kind.at(kind);
   row.name = name;
   return row;
 }
 
-Rows detectors() {
+CodeRows detectors() {
   return {
 #define DETECTOR(kind, text, code, doc) {#code, text, doc, ""},
 #define SHARED_DETECTOR(Name, text, kind) shared(#kind, text),
@@ -74,17 +74,17 @@ Rows detectors() {
 }
 
 /// By code. What both devices find is one row, with both names.
-Rows rows() {
-  Rows list = errors();
+CodeRows rows() {
+  CodeRows list = errors();
   std::ranges::copy(warnings(), std::back_inserter(list));
-  std::map<std::string, Row> found;
-  for (const Row& row : findings()) found[row.code] = row;
-  for (const Row& row : detectors()) {
+  std::map<std::string, CodeRow> found;
+  for (const CodeRow& row : findings()) found[row.code] = row;
+  for (const CodeRow& row : detectors()) {
     const auto [at, is_new] = found.emplace(row.code, row);
     if (!is_new && at->second.name != row.name) at->second.name += " / " + row.name;
   }
   for (const auto& [code, row] : found) list.push_back(row);
-  std::ranges::stable_sort(list, {}, &Row::code);
+  std::ranges::stable_sort(list, {}, &CodeRow::code);
   return list;
 }
 
@@ -145,7 +145,7 @@ std::string page() {
           "[Debugging](debugging.md) shows how to catch it.");
   const std::map<std::string, std::string> of_group = titles();
   std::string group;
-  for (const Row& row : rows()) {
+  for (const CodeRow& row : rows()) {
     if (row.code.substr(0, 3) != group) {
       group = row.code.substr(0, 3);
       const auto title = of_group.find(group);
@@ -179,32 +179,32 @@ TEST(ErrorCodes, PageIsCurrent) {
 
 /// Two devices may give what both find one code, each once.
 TEST(ErrorCodes, EveryCodeIsOne) {
-  Rows once = errors();
+  CodeRows once = errors();
   std::ranges::copy(warnings(), std::back_inserter(once));
-  Rows with_findings = once, with_detectors = once;
+  CodeRows with_findings = once, with_detectors = once;
   std::ranges::copy(findings(), std::back_inserter(with_findings));
   std::ranges::copy(detectors(), std::back_inserter(with_detectors));
-  for (Rows list : {with_findings, with_detectors}) {
-    std::ranges::sort(list, {}, &Row::code);
-    const auto twice = std::ranges::adjacent_find(list, {}, &Row::code);
+  for (CodeRows list : {with_findings, with_detectors}) {
+    std::ranges::sort(list, {}, &CodeRow::code);
+    const auto twice = std::ranges::adjacent_find(list, {}, &CodeRow::code);
     EXPECT_EQ(twice, list.end()) << (twice == list.end() ? "" : twice->code);
-    for (const Row& row : list) EXPECT_FALSE(row.message.empty()) << row.code << " says what";
+    for (const CodeRow& row : list) EXPECT_FALSE(row.message.empty()) << row.code << " says what";
   }
-  for (const Row& row : once) EXPECT_FALSE(row.hint.empty()) << row.code << " says a fix";
+  for (const CodeRow& row : once) EXPECT_FALSE(row.hint.empty()) << row.code << " says a fix";
 }
 
 /// One code has one meaning, whichever device finds it.
 TEST(ErrorCodes, EveryCodeMeansOneThing) {
   std::map<std::string, std::string> meanings;
-  for (const Rows& list : {findings(), detectors()})
-    for (const Row& row : list)
+  for (const CodeRows& list : {findings(), detectors()})
+    for (const CodeRow& row : list)
       EXPECT_EQ(meanings.emplace(row.code, row.message).first->second, row.message) << row.code;
 }
 
 /// A code that is written down anywhere in the library is one of a table.
 TEST(ErrorCodes, EveryWrittenCodeIsInATable) {
   std::set<std::string> known;
-  for (const Row& row : rows()) known.insert(row.code);
+  for (const CodeRow& row : rows()) known.insert(row.code);
   const std::regex code("\"(T[0-9]{4})");
   for (const std::string& file : sources()) {
     const std::string text = read_file(kSource / file);
