@@ -39,7 +39,7 @@ std::shared_ptr<dsl::KernelInstance> with_plan(const dsl::KernelInstance& instan
 }
 std::shared_ptr<dsl::KernelInstance> with_plan(const dsl::KernelInstance& instance,
                                                const PlanPatch& fields, Loc at) {
-  return instance.planned({.asked = fields, .schedule = {}, .at = at});
+  return instance.planned({.requested = fields, .schedule = {}, .at = at});
 }
 std::shared_ptr<dsl::KernelInstance> preferring(const dsl::KernelInstance& instance,
                                                 const PlanPatch& fields) {

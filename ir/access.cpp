@@ -94,12 +94,12 @@ BoxAccess access_of(const Kernel& k, const OpData& op) {
   for (AccessAxis& axis : a.axes) axis.offset = *operand++;
   if (has_multicast_flag(k, op)) a.multicast = op.operands.back();
   const std::size_t rank = a.axes.size();
-  const auto left = static_cast<std::size_t>(op.operands.end() - operand);
-  if (copies_pages(k, op, left + rank, rank)) {
+  const auto remaining = static_cast<std::size_t>(op.operands.end() - operand);
+  if (copies_pages(k, op, remaining + rank, rank)) {
     a.rows = op.operands.back();
-    for (std::size_t i = 0; i < left / rank; ++i, operand += std::ssize(a.axes))
+    for (std::size_t i = 0; i < remaining / rank; ++i, operand += std::ssize(a.axes))
       a.next_boxes.emplace_back(operand, operand + std::ssize(a.axes));
-  } else if (left > (a.multicast ? 1U : 0U)) {
+  } else if (remaining > (a.multicast ? 1U : 0U)) {
     for (AccessAxis& axis : a.axes) axis.limit = *operand++;
   }
   const auto slots = static_cast<std::size_t>(a.tile.rank()) - along.size();

@@ -9,9 +9,9 @@ namespace tegula::ir {
 
 int Plan::producer_registers(const TargetRow& target) const {
   const int num_warps = consumer_warps(), unit = target.register_unit;
-  const int left =
+  const int available =
       registers_at_entry(target) * (num_warps + producer_warps) - consumer_registers * num_warps;
-  return left / std::max(producer_warps, 1) / unit * unit;
+  return available / std::max(producer_warps, 1) / unit * unit;
 }
 
 std::string Plan::str() const {

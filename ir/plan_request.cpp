@@ -80,11 +80,11 @@ std::size_t schedule_length(std::string_view text) {
 }  // namespace
 
 PlanPatch PlanRequest::fields() const {
-  return schedule ? merged(plan_fields(*schedule), asked) : asked;
+  return schedule ? merged(plan_fields(*schedule), requested) : requested;
 }
 
 std::string PlanRequest::str() const {
-  const std::string fields = ir::str(asked);
+  const std::string fields = ir::str(requested);
   if (!schedule) return fields;
   std::string text = print(*schedule);
   std::ranges::replace(text, '\n', ' ');
@@ -92,7 +92,7 @@ std::string PlanRequest::str() const {
 }
 
 void PlanRequest::add(const PlanRequest& later) {
-  asked = later.schedule ? later.asked : merged(asked, later.asked);
+  requested = later.schedule ? later.requested : merged(requested, later.requested);
   if (later.schedule) schedule = later.schedule;
   if (later.at.known()) at = later.at;
 }
@@ -106,7 +106,7 @@ PlanRequest parse_plan_request(std::string_view text, Loc at) {
     request.schedule = std::make_shared<const Schedule>(parse_schedule(text.substr(0, length), at));
     text.remove_prefix(length);
   }
-  request.asked = parse_plan_patch(text);
+  request.requested = parse_plan_patch(text);
   return request;
 }
 

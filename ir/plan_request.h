@@ -15,14 +15,14 @@ struct Schedule;
 
 struct PlanRequest {
   /// Fields that the kernel's author, or TEGULA_PLAN, requires.
-  PlanPatch asked;
-  /// The author's Schedule; `asked` overrides its fields.
+  PlanPatch requested;
+  /// The author's Schedule; `requested` overrides its fields.
   std::shared_ptr<const Schedule> schedule;
   /// Location of the request in the author's code.
   Loc at;
 
   /// Returns true if nothing is requested.
-  bool is_empty() const { return asked == PlanPatch() && !schedule; }
+  bool is_empty() const { return requested == PlanPatch() && !schedule; }
   /// Returns the requested fields, including those of the Schedule.
   PlanPatch fields() const;
   /// Returns the text of the request, which parse_plan_request parses.

@@ -66,8 +66,8 @@ struct TargetRow {
   /// consumer and producer warps and a producer thread keeps `kept`.
   constexpr int max_consumer_registers(int consumer_warps, int producer_warps, int kept) const {
     const int warps = consumer_warps + producer_warps, all = registers_at_entry(warps) * warps;
-    const int left = all - std::max(kept, least_setmaxnreg) * producer_warps;
-    return std::min(most_setmaxnreg, left / consumer_warps / register_unit * register_unit);
+    const int available = all - std::max(kept, least_setmaxnreg) * producer_warps;
+    return std::min(most_setmaxnreg, available / consumer_warps / register_unit * register_unit);
   }
   /// Returns the shared memory of a CTA for the rings of a mainloop: all except the space for
   /// mbarriers and alignment.

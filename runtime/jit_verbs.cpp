@@ -151,7 +151,7 @@ std::optional<Compilation> recompile(const Compilation& k, const CompileRequest&
   other.target = k.target, other.assembler_target = k.assembler_target;
   other.key_text = k.key_text, other.planned = k.planned;
   other.tile = ir::clone(k.tile);
-  if (changes) other.planned.asked = ir::merged(other.planned.asked, *changes);
+  if (changes) other.planned.requested = ir::merged(other.planned.requested, *changes);
   try {
     optimize_by(other, request, changes ? std::nullopt : std::optional(k.plan), passes);
     if (!fits(other)) return std::nullopt;

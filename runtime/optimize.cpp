@@ -145,7 +145,7 @@ bool fits_with(Compilation& k, ir::PassContext context) {
   const int fewest = fewest_stages(k.plan);
   for (int stages = k.plan.stages - 1; stages >= fewest; --stages) {
     ir::PassContext context = context_of(k, request, request.plan);
-    context.planned.asked.stages = stages;
+    context.planned.requested.stages = stages;
     if (context.plan) context.plan->stages = stages;
     if (fits_with(k, std::move(context)))
       suggest(fmt::format("with stages={} it", stages), fmt::format("request stages={}", stages));
@@ -181,7 +181,7 @@ void require_changes(const Compilation& k, const CompileRequest& request) {
   if (experiment.schedule) return require_schedule(k, experiment);
   if (!experiment.is_empty()) return;
   if (request.planned.schedule) return require_schedule(k, request.planned);
-  const std::string missing = k.plan.first_mismatch(request.planned.asked);
+  const std::string missing = k.plan.first_mismatch(request.planned.requested);
   if (missing.empty()) return;
   Diagnostic said = diagnostic(ErrorId::plan_unsupported, request.planned.at, {}, k.name, missing);
   for (const ir::Remark& r : k.remarks)

@@ -198,9 +198,9 @@ bool run_cuda(const std::vector<Shape>& shapes) {
     return true;
   };
   if (results.size() < 2) return good;
-  const bool same = equal(results["llvm"], results["nvrtc"]);
-  fmt::print("  the two back ends' results are {}\n", same ? "equal bit for bit" : "DIFFERENT");
-  return good && same;
+  const bool is_equal = equal(results["llvm"], results["nvrtc"]);
+  fmt::print("  the two back ends' results are {}\n", is_equal ? "equal bit for bit" : "DIFFERENT");
+  return good && is_equal;
 }
 
 /// Compiles the last attention kernel for the newest target, with or without a GPU.

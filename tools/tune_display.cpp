@@ -196,11 +196,11 @@ void TuneDisplay::end() {
                      {"not_reached", counts_.not_reached},
                      {"seconds", took.count()}}
                     .dump());
-  const std::string left =
+  const std::string not_reached =
       counts_.not_reached == 0 ? "" : fmt::format(", {} not reached", counts_.not_reached);
   line(fmt::format("{} shapes: {} won, {} kept, {} known, {} of low confidence, {} failed{}, in {}",
                    shapes_, counts_.won, counts_.kept, counts_.known, counts_.low, counts_.failed,
-                   left, duration_text(took.count())));
+                   not_reached, duration_text(took.count())));
 }
 
 }  // namespace tegula::tools

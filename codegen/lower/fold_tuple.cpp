@@ -66,9 +66,9 @@ std::vector<Value> exchange_parts(Lowering& l, Value v, const WarpParts& p) {
   const std::int64_t bytes = size_bytes(l.type(wide).dtype());
   const Value base = l.scratch(p.elements * p.parts * bytes, 16);
   const Value at = l.b.add(l.b.mul(p.element(), l.b.i32(p.parts * bytes)), base);
-  const Value mine = p.own_part(bytes);
+  const Value own_part = p.own_part(bytes);
   l.barrier();
-  std::vector<Value> operands{l.b.add(at, mine), wide};
+  std::vector<Value> operands{l.b.add(at, own_part), wide};
   if (const Value writes = p.writes()) operands.push_back(l.splat(writes, type.count()));
   l.b.effect(Opcode::StShared, operands, {{AttrName::width, 1}});
   l.barrier();

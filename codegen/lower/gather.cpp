@@ -81,18 +81,18 @@ std::optional<Toggles> reversal_of(const LinearLayout& layout, int axis) {
   if (layout.repeat_factor(axis) != 1 || layout.cover()[axis] != layout.shape()[axis])
     return std::nullopt;
   Toggles bits;
-  int left = layout.shape()[axis] - 1;
+  int remaining = layout.shape()[axis] - 1;
   for (HwDim in : kIns)
     for (int bit = 0; bit < layout.in_bits(in); ++bit) {
       ir::Dims basis = layout.basis(in, bit);
       const int along = std::exchange(basis[axis], 0);
       if (along == 0) continue;
       const bool is_elsewhere = basis != ir::Dims::filled(layout.rank(), 0);
-      if (is_elsewhere || (left & along) != along) return std::nullopt;
-      left ^= along;
+      if (is_elsewhere || (remaining & along) != along) return std::nullopt;
+      remaining ^= along;
       bits[in] |= 1 << bit;
     }
-  return left == 0 ? std::optional(bits) : std::nullopt;
+  return remaining == 0 ? std::optional(bits) : std::nullopt;
 }
 
 /// Reads each element from another lane of the warp, another register, or both.

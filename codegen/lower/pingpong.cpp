@@ -120,7 +120,7 @@ void lower_OrderArrive(Lowering& l, OpId) {
 /// the others only computes the carries of the next iteration.
 void Lowering::lower_own_tile(OpId tiles, Value number) {
   const RegionId body = from[tiles].regions[0];
-  const Value mine = b.cmp("eq", b.op(Opcode::And, {number, b.i32(groups_ - 1)}), group());
+  const Value is_own = b.cmp("eq", b.op(Opcode::And, {number, b.i32(groups_ - 1)}), group());
   std::vector<Type> types;
   for (std::size_t i : kept(from[tiles].results))
     types.push_back(from.type(from[tiles].results[i]));
@@ -129,7 +129,7 @@ void Lowering::lower_own_tile(OpId tiles, Value number) {
     lower_region(body);
     role_ = Role::Consumer;
   };
-  const auto& next = to[branch(mine, types, [&] { lower_region(body); }, skip)].results;
+  const auto& next = to[branch(is_own, types, [&] { lower_region(body); }, skip)].results;
   b.yield(std::vector<Value>(next.begin(), next.end()));
 }
 

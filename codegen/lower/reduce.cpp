@@ -180,13 +180,13 @@ class Reduction {
   }
 
   Value own_part(std::int64_t bytes) {
-    Value mine = l_.b.i32(0);
+    Value offset = l_.b.i32(0);
     std::int64_t weight = bytes;
     for (const ThreadDigit& d : warp_digits()) {
-      mine = l_.b.add(mine, l_.b.mul(digit_of(d), l_.b.i32(weight)));
+      offset = l_.b.add(offset, l_.b.mul(digit_of(d), l_.b.i32(weight)));
       weight *= d.count;
     }
-    return mine;
+    return offset;
   }
 
   /// Returns a predicate: true in one of the lanes that hold copies of the result and one of the

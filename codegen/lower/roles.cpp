@@ -64,7 +64,7 @@ bool copies_pages(const Kernel& k) {
 
 /// Returns true in the thread that issues copies, in the first producer warp. ptxas does not know
 /// that a comparison of thread indices holds in one thread, and issues each copy in a loop over
-/// lanes, which takes about 90 cycles: too slow for pages. It knows that of elect.sync.
+/// lanes, which takes about 90 cycles: too slow for pages. It knows that elect.sync does.
 Value Lowering::issues_copies() {
   const Value tid = b.op(Opcode::Tid, std::initializer_list<Value>{});
   const std::int64_t begin = groups_ * from.info.threads;

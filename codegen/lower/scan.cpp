@@ -152,29 +152,30 @@ class Scanning {
   Before before_warp(const Tuple& running) {
     if (warp_bits_ == 0) return {};
     const int parts = 1 << warp_bits_;
-    const Value mine = part_of(HwDim::Warp, warp_bits_);
+    const Value own_part = part_of(HwDim::Warp, warp_bits_);
     std::vector<Tuple> totals(static_cast<std::size_t>(parts));
     for (Value v : running) {
-      const auto of_all = exchange_parts(l_, v, warp_parts(mine));
+      const auto of_all = exchange_parts(l_, v, warp_parts(own_part));
       for (std::size_t i = 0; i < totals.size(); ++i) totals[i].push_back(of_all[i]);
     }
     if (is_reverse_) std::ranges::reverse(totals);
     Tuple before = totals[0];
     for (int i = 1; i + 1 < parts; ++i)
-      before = choose(l_, follows_by(mine, warp_bits_, i + 1),
+      before = choose(l_, follows_by(own_part, warp_bits_, i + 1),
                       join(before, totals[static_cast<std::size_t>(i)]), before);
-    return {before, follows_by(mine, warp_bits_, 1)};
+    return {before, follows_by(own_part, warp_bits_, 1)};
   }
 
-  WarpParts warp_parts(Value mine) {
+  WarpParts warp_parts(Value own_part) {
     std::int64_t count = 1;
     for (int d = 0; d < layout_.rank(); ++d)
       if (d != axis_) count *= layout_.cover()[d];
-    return {.elements = count,
-            .parts = 1 << warp_bits_,
-            .element = [this] { return line_number(); },
-            .own_part = [this, mine](std::int64_t b) { return l_.b.mul(mine, l_.b.i32(b)); },
-            .writes = [this] { return is_last_lane(); }};
+    return {
+        .elements = count,
+        .parts = 1 << warp_bits_,
+        .element = [this] { return line_number(); },
+        .own_part = [this, own_part](std::int64_t b) { return l_.b.mul(own_part, l_.b.i32(b)); },
+        .writes = [this] { return is_last_lane(); }};
   }
 
   Value is_last_lane() {

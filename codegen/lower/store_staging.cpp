@@ -46,9 +46,9 @@ std::vector<OpId> in_region(const Kernel& k, const std::vector<OpId>& stores, Re
 
 }  // namespace
 
-std::optional<StoreStaging> StoreStaging::of(const Kernel& machine, const Schedule* asked,
+std::optional<StoreStaging> StoreStaging::of(const Kernel& machine, const Schedule* requested,
                                              int groups, std::int64_t end) {
-  const std::vector<StagingRing> rings = staging_rings(machine, asked, groups, end);
+  const std::vector<StagingRing> rings = staging_rings(machine, requested, groups, end);
   if (rings.empty()) return std::nullopt;
   StoreStaging s;
   s.groups_ = groups;
@@ -91,10 +91,10 @@ void StoreStaging::wait_for_all(const Kernel& machine, const StagingRing& ring) 
   }
 }
 
-/// Stores that follow each other in one region. If they use the buffers evenly, each execution of
-/// the region continues with the buffers as the previous one left them; otherwise its first store
-/// waits until all are free. Groups of other rings that are committed in between may be unread,
-/// too.
+/// Handles stores that follow each other in one region. If they use the buffers evenly, each
+/// execution of the region continues with the buffers as the previous one left them; otherwise its
+/// first store waits until all are free. Groups of other rings that are committed in between may be
+/// unread, too.
 void StoreStaging::wait_in_turn(const Kernel& machine, const StagingRing& ring) {
   const std::vector<OpId>& stores = ring.stores;
   const std::vector<OpId> in_turn = in_region(machine, stores_, machine[stores[0]].parent);

@@ -31,7 +31,7 @@ class StoreStaging {
  public:
   /// Assigns buffers to the TMA stores of a kernel in machine form whose shared memory ends at
   /// `end`; none if it has no TMA stores. Rings and buffers are those of ir::staging_rings.
-  static std::optional<StoreStaging> of(const ir::Kernel& machine, const ir::Schedule* asked,
+  static std::optional<StoreStaging> of(const ir::Kernel& machine, const ir::Schedule* requested,
                                         int groups, std::int64_t end);
 
   StagingSlot slot(ir::OpId store) const { return slots_.at(store); }

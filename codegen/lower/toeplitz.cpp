@@ -155,9 +155,9 @@ Value through_memory(Lowering& l, const WarpToeplitz& here, Value values, Value 
   const int bytes = size_bytes(elem.dtype);
   std::vector<std::int64_t> written, read;
   for (std::int64_t r = 0; r < here.registers(); ++r) written.push_back(r * kLanes * bytes);
-  const Value mine = l.b.add(base, l.b.mul(l.coordinate(HwDim::Lane), l.b.i32(bytes)));
+  const Value own_slot = l.b.add(base, l.b.mul(l.coordinate(HwDim::Lane), l.b.i32(bytes)));
   l.b.effect(Opcode::WarpSync, {});
-  l.b.effect(Opcode::StShared, {l.b.add(l.constants(DType::i32, written), mine), values},
+  l.b.effect(Opcode::StShared, {l.b.add(l.constants(DType::i32, written), own_slot), values},
              {{AttrName::width, 1}});
   l.b.effect(Opcode::WarpSync, {});
   const HeldToeplitz held(here);

@@ -449,11 +449,11 @@ PackedTopk::Selection PackedTopk::by_distance(Value numbers) {
     return Tuple{l_.b.op(Opcode::Max, {a[0], b[0]})};
   };
   const Value first = bits_of(fold_rows({numbers}, larger)[0], DType::u32);
-  // bits * turn + base: first - bits of positive numbers, bits - first of negative ones.
+  // bits * sign + base: first - bits of positive numbers, bits - first of negative ones.
   const Value is_negative = l_.b.cmp("ge", first, number(kSign));
-  const Value turn = l_.b.select(is_negative, number(1), number(0xffffffffu)),
+  const Value sign = l_.b.select(is_negative, number(1), number(0xffffffffu)),
               base = l_.b.select(is_negative, l_.b.sub(number(0), first), first);
-  const Value away = l_.b.add(l_.b.mul(bits_of(numbers, DType::u32), expanded(turn, per_row())),
+  const Value away = l_.b.add(l_.b.mul(bits_of(numbers, DType::u32), expanded(sign, per_row())),
                               expanded(base, per_row()));
   const Value near = l_.b.op(Opcode::Min, {away, farthest});
   Indices of_register;
@@ -467,7 +467,7 @@ PackedTopk::Selection PackedTopk::by_distance(Value numbers) {
       select(l_.b.add(l_.b.mul(near, number(std::uint64_t{1} << index_bits)), in_thread),
              l_.regs(of_lane, Indices(static_cast<std::size_t>(rows() * kept_), 0)));
   const Value kept = l_.b.op(Opcode::Shr, {words, number(static_cast<std::uint64_t>(index_bits))});
-  const Value bits = l_.b.mul(l_.b.sub(kept, expanded(base, held())), expanded(turn, held()));
+  const Value bits = l_.b.mul(l_.b.sub(kept, expanded(base, held())), expanded(sign, held()));
   const Value magnitude = l_.b.op(Opcode::And, {first, number(kSign - 1)});
   const Value fails =
       l_.b.op(Opcode::Or, {any_of(among_wanted(l_.b.cmp("ge", kept, farthest))),

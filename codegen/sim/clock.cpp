@@ -38,13 +38,13 @@ void Foreign::join(const Foreign& other) {
     return;
   }
   auto all = std::make_shared<std::vector<ForeignClock>>();
-  auto mine = list_->begin();
+  auto own = list_->begin();
   for (const ForeignClock& theirs : *other.list_) {
-    for (; mine != list_->end() && mine->home < theirs.home; ++mine) all->push_back(*mine);
+    for (; own != list_->end() && own->home < theirs.home; ++own) all->push_back(*own);
     all->push_back(theirs);
-    if (mine != list_->end() && mine->home == theirs.home) all->back().join(*mine++);
+    if (own != list_->end() && own->home == theirs.home) all->back().join(*own++);
   }
-  all->insert(all->end(), mine, list_->end());
+  all->insert(all->end(), own, list_->end());
   list_ = std::move(all);
 }
 

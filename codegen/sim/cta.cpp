@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kMaxQuantum = 24;  // instructions a warp runs before another may be chosen
 
-int warp_count(const Program& p) { return (p.threads() + kLanes - 1) / kLanes; }
+int warp_count(const DecodedKernel& p) { return (p.threads() + kLanes - 1) / kLanes; }
 
 /// Registers of a thread at entry: as many as the assembler may use with one CTA per SM.
 std::int64_t entry_registers(const ir::TargetRow& target, int threads) {
@@ -21,7 +21,7 @@ std::int64_t entry_registers(const ir::TargetRow& target, int threads) {
 }
 
 /// Numbers the agents of a CTA of a cluster; clocks grow with the numbers.
-Agents agents_of(const Program& p, int rank) {
+Agents agents_of(const DecodedKernel& p, int rank) {
   constexpr int kMbarriers = 64;
   Agents a{warp_count(p)};
   if (p.kernel().info.cluster == 1) return a;

@@ -59,7 +59,7 @@ struct Event {
 
 /// Counters and coordinates shared by the CTAs that one host thread runs.
 struct Launch {
-  const Program& program;
+  const DecodedKernel& program;
   const SimOptions& options;
   Grid grid;
   std::span<const SimArg> args;

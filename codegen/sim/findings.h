@@ -23,7 +23,7 @@ struct Fault {
 
 class Findings {
  public:
-  Findings(const Program& program, const SimOptions& options, std::array<int, 3> cta)
+  Findings(const DecodedKernel& program, const SimOptions& options, std::array<int, 3> cta)
       : program_(program), options_(options), cta_(cta) {}
 
   bool wants(Detector d) const { return options_.detectors.has(d); }
@@ -33,7 +33,7 @@ class Findings {
   std::vector<Finding> take() { return std::move(list_); }
 
  private:
-  const Program& program_;
+  const DecodedKernel& program_;
   const SimOptions& options_;
   std::array<int, 3> cta_;
   std::vector<Finding> list_;

@@ -288,23 +288,23 @@ Step sim_SetMaxNReg(Warp& w, const Instr& i) {
   const auto list = i.op->attrs.ints(AttrName::regs);
   const std::int64_t regs = list.empty() ? 0 : list[0];
   const bool grows = i.op->attrs.s(AttrName::mode) == "inc";
-  std::int64_t& mine = w.cta.warp_registers[static_cast<std::size_t>(w.index)];
+  std::int64_t& warp_registers = w.cta.warp_registers[static_cast<std::size_t>(w.index)];
   if (regs < 24 || regs > 256 || regs % 8 != 0) {
     w.cta.report(w, i, Detector::SetMaxNReg,
                  fmt::format("{} registers: must be a multiple of 8 from 24 to 256", regs));
     return Step::Next;
   }
-  if (grows ? regs < mine : regs > mine)
+  if (grows ? regs < warp_registers : regs > warp_registers)
     w.cta.report(w, i, Detector::SetMaxNReg,
                  fmt::format("setmaxnreg.{} to {}, but the warp has {} registers per thread",
-                             grows ? "inc" : "dec", regs, mine));
-  const std::int64_t needed = (regs - mine) * kLanes;
+                             grows ? "inc" : "dec", regs, warp_registers));
+  const std::int64_t needed = (regs - warp_registers) * kLanes;
   if (needed > w.cta.free_registers) {
     w.waiting = {describe_registers, i.id, needed};
     return Step::Blocked;
   }
   w.cta.free_registers -= needed;
-  mine = regs;
+  warp_registers = regs;
   return Step::Next;
 }
 

@@ -32,7 +32,7 @@ constexpr std::array<ExecFn, ir::kOpCount> kExecutors{
 
 class Decoder {
  public:
-  Decoder(Program& p, const ir::Kernel& k) : p_(p), k_(k) {}
+  Decoder(DecodedKernel& p, const ir::Kernel& k) : p_(p), k_(k) {}
 
   void run() {
     for (const ir::Param& param : k_.params()) p_.params_.push_back(slot_of(param.value));
@@ -236,12 +236,12 @@ class Decoder {
     for (std::uint32_t e : ends) p_.code_[e].target = here();
   }
 
-  Program& p_;
+  DecodedKernel& p_;
   const ir::Kernel& k_;
   std::unordered_map<std::uint32_t, Slot> slot_of_;
 };
 
-Program::Program(const ir::Kernel& kernel) : kernel_(kernel) {
+DecodedKernel::DecodedKernel(const ir::Kernel& kernel) : kernel_(kernel) {
   if (kernel.info.form != ir::Form::Simt)
     throw InternalError(fmt::format("sim: kernel {} is in {} form, not simt", kernel.info.name,
                                     ir::name(kernel.info.form)));

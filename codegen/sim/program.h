@@ -41,10 +41,10 @@ struct Instr {
   std::span<const ir::Elem> in_elems;
 };
 
-class Program {
+class DecodedKernel {
  public:
-  explicit Program(const ir::Kernel& kernel);
-  Program(const Program&) = delete;
+  explicit DecodedKernel(const ir::Kernel& kernel);
+  DecodedKernel(const DecodedKernel&) = delete;
 
   const ir::Kernel& kernel() const { return kernel_; }
   std::span<const Instr> code() const { return code_; }

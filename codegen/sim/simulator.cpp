@@ -212,7 +212,7 @@ bool ended(const Report& r) {
 Report simulate(const ir::Kernel& kernel, Grid grid, std::span<const SimArg> args,
                 const SimOptions& options) {
   check_launch(kernel, grid, args);
-  const Program program(kernel);
+  const DecodedKernel program(kernel);
   const auto watched = watches_memory(options.detectors)
                            ? watched_ranges(kernel, args, options.ranges)
                            : std::vector<WatchedRange>();

@@ -6,7 +6,7 @@
 
 namespace tegula::sim {
 
-Warp::Warp(Cta& c, const Program& program, int i, LaneMask lanes)
+Warp::Warp(Cta& c, const DecodedKernel& program, int i, LaneMask lanes)
     : cta(c),
       index(i),
       alive(lanes),

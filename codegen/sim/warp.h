@@ -101,7 +101,7 @@ struct CopyGroups {
 
 class Warp {
  public:
-  Warp(Cta& cta, const Program& program, int index, LaneMask alive);
+  Warp(Cta& cta, const DecodedKernel& program, int index, LaneMask alive);
 
   // ---- registers --------------------------------------------------------------------------------
   const SlotInfo& info(Slot s) const { return program_.slot(s); }
@@ -190,7 +190,7 @@ class Warp {
   void copy_state(SlotState& to, LaneMask* to_poison, const SlotState& from,
                   const LaneMask* from_poison, std::uint32_t regs, LaneMask lanes);
 
-  const Program& program_;
+  const DecodedKernel& program_;
   struct Free {
     void operator()(void* p) const { std::free(p); }
   };

@@ -221,7 +221,7 @@ bool Facts::reaches(Term x, const Term& target, Search& s) const {
   if (x.node.axis >= 0 && target.node.index == kZero && !are_indices_wide_ &&
       x.plus + kMaxExtent <= target.plus)
     return true;
-  if (s.depth >= kMaxWalkDepth || --s.left < 0) return false;
+  if (s.depth >= kMaxWalkDepth || --s.remaining_steps < 0) return false;
   ++s.depth;
   bool found = false;
   for (const Term& y : above(x, s))
@@ -321,7 +321,7 @@ std::optional<std::int64_t> Facts::least(Term x, Search& s) const {
     if (low && (!best || *low > *best)) best = low;
   };
   if (x.node.axis >= 0) take(0);
-  if (s.depth < kMaxWalkDepth && --s.left >= 0) {
+  if (s.depth < kMaxWalkDepth && --s.remaining_steps >= 0) {
     ++s.depth;
     if (x.value && x.node.axis < 0) take(min_result(x.value, s));
     if (const auto it = least_.find(x.node); it != least_.end())

@@ -85,7 +85,7 @@ class Facts {
   using Edges = std::map<Node, std::vector<Edge>>;
   struct Search {
     OpId at;
-    int left = 256;
+    int remaining_steps = 256;
     int depth = 0;
   };
 

@@ -107,13 +107,13 @@ OpId MulticastLoads::bound() const {
 void MulticastLoads::equalize_trip_counts(Builder& b, Value other) {
   const OpId select = bound();
   if (!select || varies_with(k_[select].operands[0]) == VariesWith::Nothing) return;
-  const Value mine = k_[select].operands[0], end = k_[select].operands[1],
+  const Value own_condition = k_[select].operands[0], end = k_[select].operands[1],
               begin = k_[select].operands[2];
   ValueMap map;
-  const Value theirs = clone_for(b, mine, other, map);
-  const Value bounded = b.select(b.op(Opcode::Or, {mine, theirs}), end, begin);
+  const Value other_condition = clone_for(b, own_condition, other, map);
+  const Value bounded = b.select(b.op(Opcode::Or, {own_condition, other_condition}), end, begin);
   b.kernel()[loop_].operands[1] = bounded;
-  restrict_checks(b.kernel(), body_, mine);
+  restrict_checks(b.kernel(), body_, own_condition);
 }
 
 bool MulticastLoads::may_multicast(OpId load) {

@@ -15,7 +15,7 @@ namespace {
 
 /// Moves the values yielded by a region to `to`, all at once, because a carry may be yielded into
 /// the position of another carry.
-void hand_over(Program& p, OpId yield, std::span<const Value> to) {
+void assign_carries(Program& p, OpId yield, std::span<const Value> to) {
   auto& yielded = p.carry_scratch;
   yielded.resize(std::max(yielded.size(), to.size()));
   for (std::size_t i = 0; i < to.size(); ++i) yielded[i] = p.operand(yield, i);
@@ -89,7 +89,8 @@ void require_progress(Program& p, OpId id, int iteration, std::span<const Value>
   };
   std::size_t i = 0;
   while (i < before.size() && !changes(i)) ++i;
-  // Now and then only: finding these carries takes longer than an iteration.
+  // Checked only every kIterationsOfATurn iterations, because finding these carries takes longer
+  // than an iteration.
   if (i < before.size() && (iteration % kIterationsOfATurn != 0 ||
                             std::ranges::any_of(condition_carries(p.kernel(), id), changes)))
     return;
@@ -128,7 +129,7 @@ void eval_For(Program& p, OpId id) {
       if (is_independent) p.independent.back().next_step();
       p.value(p.kernel()[body].args[0]).set_scalar(Cell{.i = i});
       const OpId yield = p.run_region(body);
-      hand_over(p, yield, carries);
+      assign_carries(p, yield, carries);
       if (*high - i <= *step) break;  // i + step could overflow
     }
     if (is_independent) p.independent.pop_back();
@@ -155,7 +156,7 @@ void eval_While(Program& p, OpId id) {
     if (!goes_on || *goes_on == 0) break;
     copy_values(p, args_of(0), args_of(1));
     const OpId yield = p.run_region(d.regions[1]);
-    hand_over(p, yield, args_of(0));
+    assign_carries(p, yield, args_of(0));
     if (p.effects == effects) require_progress(p, id, iteration, args_of(1), args_of(0));
   }
   copy_values(p, args_of(0), {d.results.begin(), d.results.end()});

@@ -19,7 +19,7 @@ void ProgramScheduler::run_all() {
   evaluation_.scheduler = this;
   {
     const Lock lock(mutex_);
-    hand_over();
+    resume_next();
   }
   // Workers create other workers; elements of the deque do not move.
   for (std::size_t i = 0;; ++i) {
@@ -68,9 +68,9 @@ void ProgramScheduler::work(Worker& me) {
     count_changes(me);
     me.state = State::Idle;
     queue_.push_back(&me);
-    hand_over();
+    resume_next();
   }
-  hand_over();
+  resume_next();
 }
 
 void ProgramScheduler::run_program(Worker& me, std::int64_t number) {
@@ -117,7 +117,7 @@ ProgramScheduler::Worker* ProgramScheduler::next() {
   return nullptr;
 }
 
-void ProgramScheduler::hand_over() {
+void ProgramScheduler::resume_next() {
   Worker* to = next();
   if (to == nullptr) return;
   to->has_turn = true;
@@ -131,7 +131,7 @@ bool ProgramScheduler::pause(const Program& program, State as) {
   me.seen = changes_;
   me.state = as;
   queue_.push_back(&me);
-  hand_over();
+  resume_next();
   take_turn(me, lock);
   if (failure_) throw Stopped();
   return !std::exchange(is_stuck_, false);

@@ -54,8 +54,8 @@ class ProgramScheduler {
   void work(Worker& me);
   void run_program(Worker& me, std::int64_t number);
   void count_changes(Worker& me);
-  /// Makes the next worker active, if there is one.
-  void hand_over();
+  /// Resumes the next worker, if there is one.
+  void resume_next();
   Worker* next();
   Worker* first_in(State state, bool may_go_on);
   void take_turn(Worker& me, Lock& lock);

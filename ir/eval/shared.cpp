@@ -35,8 +35,8 @@ std::optional<Slot> slot_of(Program& p, OpId id, std::size_t tile_operand, std::
 
 namespace {
 
-bool is_other_role(std::uint32_t tag, std::uint32_t mine) {
-  return tag != 0 && tag != mine && tag / 64 == mine / 64;
+bool is_other_role(std::uint32_t tag, std::uint32_t own_tag) {
+  return tag != 0 && tag != own_tag && tag / 64 == own_tag / 64;
 }
 
 }  // namespace
@@ -208,9 +208,9 @@ void eval_AsyncCommit(Program& p, OpId) {
 }
 
 void eval_AsyncWait(Program& p, OpId id) {
-  const auto left = static_cast<std::size_t>(p.attrs(id).i(AttrName::count));
+  const auto max_in_flight = static_cast<std::size_t>(p.attrs(id).i(AttrName::count));
   auto& groups = p.asyncs.groups;
-  for (; groups.size() > left; groups.pop_front())
+  for (; groups.size() > max_in_flight; groups.pop_front())
     for (const AsyncCopy& copy : groups.front()) land(copy);
 }
 

@@ -153,12 +153,12 @@ void apply_limits(Program& p, OpId id, const BoxAccess& a, std::span<const std::
   for (std::size_t v = 0; v < a.axes.size() && a.has_limits() && !box.is_outside; ++v) {
     const AccessAxis& axis = a.axes[v];
     if (axis.is_gathered()) continue;  // its places are inside, or have no address
-    const std::int64_t left = p.integer(id, axis.limit, "a limit").value_or(0) - offsets[v];
+    const std::int64_t remaining = p.integer(id, axis.limit, "a limit").value_or(0) - offsets[v];
     if (axis.tile_dim < 0) {
-      box.is_outside |= left <= 0;
+      box.is_outside |= remaining <= 0;
     } else {
       Box::Dim& dim = box.dims[static_cast<std::size_t>(axis.tile_dim)];
-      dim.high = std::clamp(left, dim.low, dim.high);
+      dim.high = std::clamp(remaining, dim.low, dim.high);
     }
   }
 }

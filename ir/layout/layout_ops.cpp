@@ -177,27 +177,27 @@ class Reshaping {
     }
     auto next = digits.begin();
     for (int d = to_end; d >= to; --d)
-      for (int left = shape_[d]; left > 1;) {
-        if (next->repeat < 0 ? !take_bits(*next, d, left) : !take_repeat(*next, d, left))
+      for (int remaining = shape_[d]; remaining > 1;) {
+        if (next->repeat < 0 ? !take_bits(*next, d, remaining) : !take_repeat(*next, d, remaining))
           return "repeat digits of different dimensions would mix with bits";
         if (next->repeat >= 0 || next->count == 0) ++next;
       }
     return {};
   }
 
-  bool take_bits(Digit& digit, int dim, int& left) {
-    const int n = std::min(digit.count, std::countr_zero(static_cast<unsigned>(left)));
-    const bool above_digit = left < shape_[dim] >> bits_[dim];
+  bool take_bits(Digit& digit, int dim, int& remaining) {
+    const int n = std::min(digit.count, std::countr_zero(static_cast<unsigned>(remaining)));
+    const bool above_digit = remaining < shape_[dim] >> bits_[dim];
     if (n == 0 || above_digit) return false;
     bits_[dim] += n;
-    left >>= n;
+    remaining >>= n;
     digit.count -= n;
     return true;
   }
 
-  bool take_repeat(const Digit& digit, int dim, int& left) {
-    if (left % digit.count != 0) return false;
-    left /= digit.count;
+  bool take_repeat(const Digit& digit, int dim, int& remaining) {
+    if (remaining % digit.count != 0) return false;
+    remaining /= digit.count;
     repeats_[static_cast<std::size_t>(digit.repeat)].dim = dim;
     placed_.push_back(digit.repeat);
     return true;

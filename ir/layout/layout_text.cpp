@@ -113,14 +113,14 @@ bool accept_repeats(LayoutText& text, std::vector<Repeat>& repeats) {
 /// Derives the matrix bits from the cover: the cover divided by the repeats must be a power of two.
 bool derive_bits(const Dims& cover, LayoutSpec& spec) {
   for (int d = 0; d < cover.size(); ++d) {
-    int left = cover[d];
+    int remaining = cover[d];
     for (const Repeat& r : spec.repeats) {
       if (r.dim != d) continue;
-      if (left % r.count != 0) return false;
-      left /= r.count;
+      if (remaining % r.count != 0) return false;
+      remaining /= r.count;
     }
-    if (left <= 0 || !std::has_single_bit(static_cast<unsigned>(left))) return false;
-    spec.bits.push_back(std::countr_zero(static_cast<unsigned>(left)));
+    if (remaining <= 0 || !std::has_single_bit(static_cast<unsigned>(remaining))) return false;
+    spec.bits.push_back(std::countr_zero(static_cast<unsigned>(remaining)));
   }
   return true;
 }

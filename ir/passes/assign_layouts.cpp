@@ -314,8 +314,8 @@ class Assigner {
 
   /// Returns true if the author's Schedule has threads store it.
   bool has_no_channel(const OpData& store) const {
-    const Schedule* asked = context_.planned.schedule.get();
-    return asked && !store_channel(*asked, store);
+    const Schedule* requested = context_.planned.schedule.get();
+    return requested && !store_channel(*requested, store);
   }
 
   void remark_dot(const OpData& d) {

@@ -55,8 +55,8 @@ class StaticTileScheduler {
   Value waves(Builder& b) const {
     if (!pairs_) return b.add(full_, b.cast(b.cmp("lt", serpentine(b, full_), rest_), DType::i32));
     const Value position = serpentine(b, full_);
-    const Value left = b.sub(rest_, b.add(position, position));
-    const Value of_pairs = b.op(Opcode::Max, {b.op(Opcode::Min, {left, b.i32(2)}), b.i32(0)}),
+    const Value remaining = b.sub(rest_, b.add(position, position));
+    const Value of_pairs = b.op(Opcode::Max, {b.op(Opcode::Min, {remaining, b.i32(2)}), b.i32(0)}),
                 single = b.cast(b.cmp("lt", position, rest_), DType::i32);
     return b.add(b.add(full_, full_), b.select(last_wave_is_single_, single, of_pairs));
   }

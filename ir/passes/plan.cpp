@@ -243,9 +243,9 @@ bool benefits_from_swap_ab(const Kernel& k) {
 
 /// Transposes the GEMMs if that is requested or beneficial; returns true if they were transposed.
 bool swap_if_wanted(Kernel& k, PassContext& context) {
-  const auto asked =
+  const auto requested =
       context.plan ? std::optional(context.plan->swap_ab) : wanted_fields(k, context).swap_ab;
-  if (!asked.value_or(benefits_from_swap_ab(k))) return false;
+  if (!requested.value_or(benefits_from_swap_ab(k))) return false;
   if (swap_ab(k)) return true;
   if (context.plan)
     refuse_plan(k, *context.plan, context.planned,
@@ -324,8 +324,8 @@ void drop_tma_aux_loads_unless_possible(const Kernel& k, const KernelSummary& s,
 void drop_tma_store_unless_possible(const Kernel& k, const KernelSummary& s, PassContext& context) {
   Plan& p = *context.plan;
   if (!p.tma_store) return;
-  const Schedule* asked = context.planned.schedule.get();
-  const std::int64_t staged = p.persistent || asked ? staged_bytes(k, p, asked) : 0,
+  const Schedule* requested = context.planned.schedule.get();
+  const std::int64_t staged = p.persistent || requested ? staged_bytes(k, p, requested) : 0,
                      room = k.info.target->ring_bytes() - staged;
   const auto fits = [&] { return s.dots && ring_bytes(*s.dots, p) <= room; };
   const Plan before = p;
@@ -335,9 +335,9 @@ void drop_tma_store_unless_possible(const Kernel& k, const KernelSummary& s, Pas
   p = before;
   p.tma_store = false;
   context.remark(Remark::Kind::Missed, {},
-                 !p.persistent && !asked ? "no stores by TMA: the kernel is not persistent"
-                 : staged == 0           ? "no stores by TMA: TMA supports none of the results"
-                                         : "no stores by TMA: the rings leave no shared memory");
+                 !p.persistent && !requested ? "no stores by TMA: the kernel is not persistent"
+                 : staged == 0               ? "no stores by TMA: TMA supports none of the results"
+                               : "no stores by TMA: the rings leave no shared memory");
 }
 
 /// Returns true if the other fields allow ping-pong: it needs a static scheduler and producer
@@ -394,8 +394,9 @@ bool is_of_graph(const Kernel& k, const KernelSummary& s, const Plan& p) {
 }
 
 /// Divides the warps along rows and columns by default if only their total number is requested.
-void divide_warps(Plan& p, const PlanPatch& asked) {
-  if (!asked.num_warps || asked.warps_m || asked.warps_n || p.warps_m * p.warps_n == p.num_warps)
+void divide_warps(Plan& p, const PlanPatch& requested) {
+  if (!requested.num_warps || requested.warps_m || requested.warps_n ||
+      p.warps_m * p.warps_n == p.num_warps)
     return;
   p.warps_m = p.wgmma ? p.num_warps : 0;
   p.warps_n = p.wgmma ? 1 : 0;
@@ -403,7 +404,7 @@ void divide_warps(Plan& p, const PlanPatch& asked) {
 
 /// Throws unless the passes can execute a plan that the user specified or modified.
 void require_legal(const Plan& p, const Kernel& k, const KernelSummary& s,
-                   const PlanRequest& asked) {
+                   const PlanRequest& requested) {
   const TargetRow& target = *k.info.target;
   const bool is_graph = is_of_graph(k, s, p);
   const struct {
@@ -442,7 +443,8 @@ void require_legal(const Plan& p, const Kernel& k, const KernelSummary& s,
        "pingpong needs persistent and producer_warps, and excludes dynamic_scheduler and "
        "warp_scheduler_barrier"},
       {p.persistent || !p.dynamic_scheduler, "dynamic_scheduler needs persistent"},
-      {p.persistent || !p.tma_store || is_graph || asked.schedule, "tma_store needs persistent"},
+      {p.persistent || !p.tma_store || is_graph || requested.schedule,
+       "tma_store needs persistent"},
       {p.wgmma || !p.tma_aux_loads, "tma_aux_loads needs wgmma"},
       {!p.dynamic_scheduler || !may_not_count(k, p),
        "a kernel with grid_dependency_wait supports dynamic_scheduler only with multicast"},
@@ -457,7 +459,7 @@ void require_legal(const Plan& p, const Kernel& k, const KernelSummary& s,
        "consumer_registers must exceed the registers of a thread at entry"},
   };
   for (const auto& [holds, rule] : kRules)
-    if (!holds) refuse_plan(k, p, asked, rule);
+    if (!holds) refuse_plan(k, p, requested, rule);
 }
 
 }  // namespace

@@ -159,9 +159,9 @@ class EpilogueSubtiles {
       bytes +=
           slice_layout(k_.type(v), dim, 0, columns_)->registers() * size_bytes(k_.type(v).dtype());
     const Type tile = k_.type(stored_value(k_[store_]));
-    const std::int64_t left = registers_ - tile.layout()->registers();
+    const std::int64_t available = registers_ - tile.layout()->registers();
     return std::clamp<std::int64_t>(
-        4 * std::min(left, kAheadRegisters) / std::max<std::int64_t>(1, bytes), 0, blocks_);
+        4 * std::min(available, kAheadRegisters) / std::max<std::int64_t>(1, bytes), 0, blocks_);
   }
 
   bool can_load_early() const {

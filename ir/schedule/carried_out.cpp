@@ -30,12 +30,12 @@ void label_ops(Kernel& k) {
 /// pipelining passes, and the kernel after them, in which ops have labels.
 class ScheduleReader {
  public:
-  ScheduleReader(const Kernel& before, const Kernel& after, const Plan& plan, const Schedule* asked,
-                 std::span<const ExpandedLoop> expanded)
+  ScheduleReader(const Kernel& before, const Kernel& after, const Plan& plan,
+                 const Schedule* requested, std::span<const ExpandedLoop> expanded)
       : before_(before),
         k_(after),
         plan_(plan),
-        asked_(asked),
+        requested_(requested),
         expanded_(expanded),
         graph_(before) {}
 
@@ -296,7 +296,8 @@ class ScheduleReader {
   /// Adds a channel for each ring of staging buffers: a Reduce channel if all of its stores combine
   /// with memory, else a Store channel.
   void stores() {
-    for (const StagingRing& ring : staging_rings(k_, asked_, plan_.groups(), k_.info.smem_bytes)) {
+    for (const StagingRing& ring :
+         staging_rings(k_, requested_, plan_.groups(), k_.info.smem_bytes)) {
       std::vector<Label> payload;
       for (OpId op : ring.stores)
         if (const Label store(k_[op].attrs.s(AttrName::label));
@@ -325,7 +326,7 @@ class ScheduleReader {
   const Kernel& before_;
   const Kernel& k_;
   const Plan& plan_;
-  const Schedule* asked_;  ///< the author's
+  const Schedule* requested_;  ///< the author's
   std::span<const ExpandedLoop> expanded_;
   Graph graph_;                             ///< of the kernel before pipelining
   std::map<Label, std::vector<OpId>> ops_;  ///< ops with the label after pipelining, in text order

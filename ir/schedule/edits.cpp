@@ -183,9 +183,9 @@ class Editor {
 }  // namespace
 
 bool move_to_channel(Schedule& s, Label payload, Name to) {
-  auto left = leave_channel(s, payload);
-  if (!left) return false;
-  Channel made = std::move(*left);
+  auto removed = leave_channel(s, payload);
+  if (!removed) return false;
+  Channel made = std::move(*removed);
   made.name = to, made.payload = {};
   auto at = std::ranges::find(s.channels, to, &Channel::name);
   if (at == s.channels.end()) at = s.channels.insert(at, std::move(made));

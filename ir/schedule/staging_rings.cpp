@@ -32,8 +32,8 @@ const Channel* store_channel(const Schedule& s, const OpData& store) {
   return nullptr;
 }
 
-int stored_columns(const Schedule* asked, const OpData& store, int planned) {
-  const Channel* channel = asked ? store_channel(*asked, store) : nullptr;
+int stored_columns(const Schedule* requested, const OpData& store, int planned) {
+  const Channel* channel = requested ? store_channel(*requested, store) : nullptr;
   return channel ? channel->columns : planned;
 }
 
@@ -51,13 +51,13 @@ std::int64_t staging_bytes(Type tile, std::int64_t columns) {
                   kStagingAlignment);
 }
 
-std::vector<StagingRing> staging_rings(const Kernel& machine, const Schedule* asked, int groups,
+std::vector<StagingRing> staging_rings(const Kernel& machine, const Schedule* requested, int groups,
                                        std::int64_t end) {
   std::vector<StagingRing> rings;
   walk(machine, machine.body(), [&](OpId op) {
     const OpData& d = machine[op];
     if (d.opcode != Opcode::StoreView || d.attrs.i(AttrName::tma) != 1) return;
-    const Channel* channel = asked ? store_channel(*asked, d) : nullptr;
+    const Channel* channel = requested ? store_channel(*requested, d) : nullptr;
     auto ring = std::ranges::find(rings, channel, &StagingRing::channel);
     if (ring == rings.end()) ring = rings.insert(ring, {channel, {}, 0, 1});
     ring->stores.push_back(op);

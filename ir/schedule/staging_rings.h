@@ -24,8 +24,8 @@ constexpr bool is_of_stores(ChannelKind kind) {
 const Channel* store_channel(const Schedule& s, const OpData& store);
 
 /// Returns the columns of a store's tile that are stored at a time (0: all): those of its channel
-/// in `asked`, or else `planned`.
-int stored_columns(const Schedule* asked, const OpData& store, int planned);
+/// in `requested`, or else `planned`.
+int stored_columns(const Schedule* requested, const OpData& store, int planned);
 
 /// Returns the layout of a stored tile in a buffer. Throws InternalError if it cannot be swizzled.
 SharedLayout staged_layout(Type tile);
@@ -46,7 +46,7 @@ struct StagingRing {
 /// end of the shared memory in use; each of `groups` groups of warps has its own buffers. A ring of
 /// the author's Schedule has the slots of its channel, at most one per store. Another ring has one
 /// buffer per store if shared memory allows, at most 4 and at least 1.
-std::vector<StagingRing> staging_rings(const Kernel& machine, const Schedule* asked, int groups,
+std::vector<StagingRing> staging_rings(const Kernel& machine, const Schedule* requested, int groups,
                                        std::int64_t end);
 
 }  // namespace tegula::ir

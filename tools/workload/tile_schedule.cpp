@@ -30,8 +30,8 @@ std::int64_t by_static_order(std::span<const std::int64_t> times, std::size_t pr
   std::vector<std::int64_t> busy(programs);
   const std::size_t round = 2 * programs;
   for (std::size_t i = 0; i < times.size(); ++i) {
-    const std::size_t left = times.size() - i / round * round;
-    const std::size_t place = left <= programs ? i % round : i % round / 2;
+    const std::size_t remaining = times.size() - i / round * round;
+    const std::size_t place = remaining <= programs ? i % round : i % round / 2;
     busy[i / round % 2 == 0 ? place : programs - 1 - place] += times[i];
   }
   return *std::ranges::max_element(busy);

@@ -274,9 +274,9 @@ Result MaskTransfer::bits(Opcode op, const MaskValue& a, std::int64_t mask) {
     if (op == Opcode::And && varying == 0) return constant(high);
     if (op == Opcode::Or && varying == low) return constant(high | low);
     // The low bits are unchanged or inverted.
-    const bool turn = op == Opcode::Xor && varying == low && low != 0;
-    const auto offset = turn ? sum(constant(base), a, -1) : sum(a, constant(base), -1);
-    return offset ? plus(*offset, turn ? high | low : high) : std::nullopt;
+    const bool is_inverted = op == Opcode::Xor && varying == low && low != 0;
+    const auto offset = is_inverted ? sum(constant(base), a, -1) : sum(a, constant(base), -1);
+    return offset ? plus(*offset, is_inverted ? high | low : high) : std::nullopt;
   }
   const std::int64_t period = varying & (varying + 1) ? low / 2 + 1 : varying + 1;
   if (a.range.width() / static_cast<std::uint64_t>(period) < kMaxPieces)

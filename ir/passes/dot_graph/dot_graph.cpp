@@ -465,7 +465,7 @@ int DotGraph::first_shared_slots(const Kernel& k, int stages) const {
 
 int DotGraph::gather_slots(const Kernel& k, const Plan& plan) const {
   if (gathers.empty()) return 0;
-  if (const int asked = gathers.front().slots; asked != 0) return asked;
+  if (const int requested = gathers.front().slots; requested != 0) return requested;
   std::int64_t slot = 0;
   for (const OperandLoad& gather : gathers) slot += bytes_of(gather.tile);
   const bool is_only_loop = !any_op(k, k.body(), [&](OpId op) {

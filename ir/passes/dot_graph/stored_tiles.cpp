@@ -25,8 +25,9 @@ void StoredTiles::allocate(MmaLoop& l, const LoopOrder& order, int stages) {
 }
 
 void StoredTiles::add(Builder& b, OpId loop, Value tile, int usual) {
-  const auto asked = graph_.slots.find(tile);
-  const int slots = asked == graph_.slots.end() ? usual : std::min(asked->second, kMaxStoredSlots);
+  const auto requested = graph_.slots.find(tile);
+  const int slots =
+      requested == graph_.slots.end() ? usual : std::min(requested->second, kMaxStoredSlots);
   const OpId def = k_[tile].def;
   b.loc = k_[def ? def : loop].loc;
   const Value buffer = b.op(Opcode::SmemAlloc, {}, stored_type(k_.type(tile), slots));

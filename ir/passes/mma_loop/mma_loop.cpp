@@ -34,9 +34,9 @@ void MmaLoop::allocate(std::vector<OperandPipeline> rings,
   pipelines = std::move(rings);
   const Value in_step = multicast_loads();
   for (OperandPipeline& p : pipelines) {
-    const int asked = p.ring_loads.front().slots,
+    const int requested = p.ring_loads.front().slots,
               usual = p.last_stage > 0 && plan_.late_stages > 0 ? plan_.late_stages : plan_.stages,
-              slots = asked != 0 ? std::max(asked, kMinSlots) : usual;
+              slots = requested != 0 ? std::max(requested, kMinSlots) : usual;
     p.ring = ChannelRing(slots, std::move(p.ring_loads), in_step);
   }
   if (!stationary_loads.empty())

@@ -38,8 +38,9 @@ std::optional<Plan> plan_for(const Kernel& k, int num_warps) {
   // Stores in a loop have neither the space nor the time for an exchange through shared memory.
   plan.stage_stores = false;
   const auto stages_with = [&](std::int64_t bytes) {
-    const std::int64_t left = target.ring_bytes() - needs->fixed_bytes - bytes;
-    return static_cast<int>(std::clamp<std::int64_t>(left / needs->stage_bytes(), 0, kMaxStages));
+    const std::int64_t available = target.ring_bytes() - needs->fixed_bytes - bytes;
+    return static_cast<int>(
+        std::clamp<std::int64_t>(available / needs->stage_bytes(), 0, kMaxStages));
   };
   std::int64_t other_bytes = staged_bytes(k, plan);
   plan.tma_store = other_bytes > 0 && stages_with(other_bytes) >= kMinStages;

@@ -63,10 +63,10 @@ bool is_read(const Kernel& k, Value v, std::unordered_set<Value>& seen) {
 }
 
 /// Returns the bytes of all slots of a Schedule's store channels, for one group of warps.
-std::int64_t author_staging_bytes(const Kernel& k, const Schedule& asked) {
+std::int64_t author_staging_bytes(const Kernel& k, const Schedule& requested) {
   const Graph graph = Graph::without_edges(k);
   std::int64_t sum = 0;
-  for (const Channel& c : asked.channels) {
+  for (const Channel& c : requested.channels) {
     if (!is_of_stores(c.kind)) continue;
     std::int64_t most = 0;
     for (Label l : c.payload)
@@ -130,8 +130,8 @@ KernelSummary summarize(const Kernel& k) {
   return s;
 }
 
-std::int64_t staged_bytes(const Kernel& k, const Plan& p, const Schedule* asked) {
-  if (asked) return author_staging_bytes(k, *asked) * p.groups();
+std::int64_t staged_bytes(const Kernel& k, const Plan& p, const Schedule* requested) {
+  if (requested) return author_staging_bytes(k, *requested) * p.groups();
   std::int64_t most = 0;
   walk(k, k.body(), [&](OpId op) {
     if (k[op].opcode != Opcode::StoreView || !why_not_tma_store(k, k[op]).empty()) return;

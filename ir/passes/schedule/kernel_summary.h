@@ -44,7 +44,7 @@ bool is_aux_load(const Kernel& k, OpId load);
 /// Returns the bytes of the largest staging buffer for TMA stores of a kernel in tile form, for all
 /// warpgroups together; 0 if no store qualifies. With an author's Schedule, returns the bytes of
 /// all buffers that it requests.
-std::int64_t staged_bytes(const Kernel& k, const Plan& plan, const Schedule* asked = nullptr);
+std::int64_t staged_bytes(const Kernel& k, const Plan& plan, const Schedule* requested = nullptr);
 /// Returns true if values in memory (lists, tables, lengths) determine trip counts of mainloops.
 bool has_data_dependent_trips(const Kernel& k);
 /// Returns true if each pair of neighbouring tiles has as much work as any other pair.

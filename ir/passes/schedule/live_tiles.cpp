@@ -207,8 +207,8 @@ class LiveSpans {
 LiveTiles live_tiles(const Kernel& k, std::int64_t threads) { return LiveSpans(k, threads).most(); }
 
 bool live_tiles_fit(const Kernel& k, int num_warps) {
-  const std::int64_t left = k.info.target->registers_at_entry(num_warps) - kOtherRegisters;
-  return live_tiles(k, 32 * std::int64_t{num_warps}).registers <= left;
+  const std::int64_t available = k.info.target->registers_at_entry(num_warps) - kOtherRegisters;
+  return live_tiles(k, 32 * std::int64_t{num_warps}).registers <= available;
 }
 
 int warps_that_fit(const Kernel& k, int preferred) {

@@ -153,17 +153,17 @@ std::vector<std::string> plan_reasons(const Plan& plan, const Kernel& k) {
   return Reasons(plan, k).all();
 }
 
-void refuse_plan(const Kernel& k, const Plan& plan, const PlanRequest& asked,
+void refuse_plan(const Kernel& k, const Plan& plan, const PlanRequest& requested,
                  const std::string& rule) {
   Loc product;
   walk(k, k.body(), [&](OpId op) {
     if (!product.known() && k[op].opcode == Opcode::Dot) product = k[op].loc;
   });
-  const std::string fields = str(asked.fields());
+  const std::string fields = str(requested.fields());
   std::vector<Note> notes;
-  if (asked.at.known() && product.known()) notes.push_back({product, "the first dot"});
+  if (requested.at.known() && product.known()) notes.push_back({product, "the first dot"});
   if (!fields.empty()) notes.push_back({{}, "the whole plan: " + plan.str()});
-  fail(ErrorId::plan_rule, asked.at.known() ? asked.at : product, std::move(notes),
+  fail(ErrorId::plan_rule, requested.at.known() ? requested.at : product, std::move(notes),
        fields.empty() ? plan.str() : fields, rule);
 }
 

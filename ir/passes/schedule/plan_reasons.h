@@ -15,7 +15,7 @@ std::string wgmma_missed_remark(const Kernel& k);
 std::vector<std::string> plan_reasons(const Plan& plan, const Kernel& k);
 
 /// Throws T1407: the requested fields, or the whole plan if none were requested, break the rule.
-[[noreturn]] void refuse_plan(const Kernel& k, const Plan& plan, const PlanRequest& asked,
+[[noreturn]] void refuse_plan(const Kernel& k, const Plan& plan, const PlanRequest& requested,
                               const std::string& rule);
 
 }  // namespace tegula::ir

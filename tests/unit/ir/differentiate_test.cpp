@@ -27,12 +27,12 @@ constexpr int kElements = 64;
 
 /// A kernel that computes y = body(x0, ..) of tiles of 64 elements, or of their types; `gradients`:
 /// also the adjoint of each x for an adjoint of 1, zeros where there is none.
-struct Program {
+struct GradientKernel {
   Kernel kernel;
   std::vector<Value> x, gradients;
   Value y;
 
-  Program(const Body& body, std::size_t inputs, DType dtype, bool with_gradients)
+  GradientKernel(const Body& body, std::size_t inputs, DType dtype, bool with_gradients)
       : kernel(parse(header(inputs, dtype, with_gradients), "test")) {
     for (OpId op : kernel.ops(kernel.body()))
       if (kernel[op].opcode == LoadView) x.push_back(kernel[op].results[0]);
@@ -71,7 +71,7 @@ struct Program {
 
 /// Returns the outputs: y, and gradients if the program has them.
 template <class T>
-Rows outputs_of(const Program& p, const Rows& inputs) {
+Rows outputs_of(const GradientKernel& p, const Rows& inputs) {
   std::vector<HostTensor<T>> tensors;
   for (const Param& param : p.kernel.params()) {
     const std::size_t i = tensors.size();
@@ -90,7 +90,7 @@ Rows outputs_of(const Program& p, const Rows& inputs) {
 }
 
 Rows gradients_of(const Body& body, const Rows& inputs) {
-  Rows rows = outputs_of<f32>(Program(body, inputs.size(), DType::f32, true), inputs);
+  Rows rows = outputs_of<f32>(GradientKernel(body, inputs.size(), DType::f32, true), inputs);
   rows.erase(rows.begin());
   return rows;
 }
@@ -106,7 +106,7 @@ std::vector<double> drawn(double low, double high, unsigned seed) {
 
 void expect_central_differences(const char* what, const Body& body, const Rows& inputs) {
   const Rows found = gradients_of(body, inputs);
-  const Program wide(body, inputs.size(), DType::f64, false);
+  const GradientKernel wide(body, inputs.size(), DType::f64, false);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Rows above = inputs, below = inputs;
     constexpr double kStep = 1e-5;
@@ -246,7 +246,7 @@ TEST(Differentiate, SumsOverElementsThatMeet) {
   for (const Opcode op : {Splat, Reshape}) {
     const Rows inputs{drawn(-2, 2, 5)};
     const Rows found = gradients_of(all.at(op).body, inputs);
-    const Program wide(all.at(op).body, 1, DType::f64, false);
+    const GradientKernel wide(all.at(op).body, 1, DType::f64, false);
     for (std::size_t n = 0; n < kElements; n += 9) {
       const auto total = [&](double step) {
         Rows moved = inputs;
@@ -316,7 +316,7 @@ TEST(Differentiate, ValuesExcludedByASelectDoNotReachTheResult) {
 }
 
 TEST(Differentiate, ASlopeOfOneEmitsNothing) {
-  Program p([](Builder& b, Values x) { return b.add(x[0], x[1]); }, 2, DType::f32, false);
+  GradientKernel p([](Builder& b, Values x) { return b.add(x[0], x[1]); }, 2, DType::f32, false);
   Builder b(p.kernel);
   const Value dy = b.zero(p.kernel.type(p.y));
   const std::size_t ops = p.kernel.op_count();
@@ -327,8 +327,8 @@ TEST(Differentiate, ASlopeOfOneEmitsNothing) {
 }
 
 TEST(Differentiate, FactorsOfOneAndDoubleMinusesDisappear) {
-  Program p([](Builder& b, Values x) { return b.op(Neg, {b.sub(x[1], b.mul(x[0], x[1]))}); }, 2,
-            DType::f32, true);
+  GradientKernel p([](Builder& b, Values x) { return b.op(Neg, {b.sub(x[1], b.mul(x[0], x[1]))}); },
+                   2, DType::f32, true);
   EXPECT_EQ(p.gradients[0], p.x[1]);
 }
 
@@ -337,13 +337,13 @@ TEST(Differentiate, IndependentValuesHaveNoAdjoint) {
     const Value whole = b.cast(b.cast(x[0], DType::i32), b.kernel().type(x[0]).dtype());
     return b.add(b.op(Floor, {x[0]}), b.add(whole, b.select(positive(b, x, x[0]), x[1], x[1])));
   };
-  Program p(steps, 2, DType::f32, true);
+  GradientKernel p(steps, 2, DType::f32, true);
   EXPECT_FALSE(p.gradients[0]);
   EXPECT_TRUE(p.gradients[1]);
 }
 
 TEST(Differentiate, TheTwoSidesOfASelectMeetInOneSelect) {
-  Program p(
+  GradientKernel p(
       [](Builder& b, Values x) {
         return b.select(positive(b, x, x[1]), b.mul(x[0], x[1]), b.op(Exp2, {x[0]}));
       },

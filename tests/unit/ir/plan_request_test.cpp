@@ -42,7 +42,7 @@ TEST(PlanRequest, LaterFieldsOverrideThoseOfASchedule) {
   EXPECT_EQ(print(*request.schedule), text);
   EXPECT_EQ(request.fields().min_ctas_per_sm, 2);
   EXPECT_EQ(request.fields().num_warps, 8);
-  EXPECT_EQ(request.asked.stages, std::nullopt) << "what was asked before the Schedule is gone";
+  EXPECT_EQ(request.requested.stages, std::nullopt) << "what was asked before the Schedule is gone";
   EXPECT_EQ(parse_plan_request(request.str()).fields(), request.fields());
 }
 

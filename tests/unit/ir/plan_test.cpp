@@ -44,7 +44,7 @@ TEST(Plan, NumberOfWarpsAlone) {
         parse(read_file(std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/plan/product_sm_80.tir"),
               "product_sm_80.tir");
     PassContext context;
-    context.planned.asked.num_warps = warps;
+    context.planned.requested.num_warps = warps;
     EXPECT_NO_THROW(find_pass(ir_passes(), "plan")->run(k, context)) << warps;
     EXPECT_EQ(context.plan->num_warps, warps);
   }
