@@ -1,5 +1,5 @@
-// Steps of a few queries per request over a paged cache, and over contiguous keys where all
-// requests have equally many, on GPU 0: time per call with and without a work list, compared with
+// Steps of a few queries per request over a paged cache, and over contiguous keys if all requests
+// have the same number of keys, on GPU 0: time per call with and without a work list, compared with
 // reading the same bytes, and the time of writing the list.
 #include <fmt/format.h>
 
@@ -90,7 +90,7 @@ Tensor shuffled_table(const std::vector<i32>& lengths, std::int64_t rows, Device
   return Tensor::from(table, {std::ssize(lengths), columns}, gpu);
 }
 
-/// With `rows` of 0, the keys of a request are contiguous: one page without a table.
+/// If `rows` is 0, the keys of a request are contiguous: one page without a table.
 void report(const Stream& stream, const Rows& all, const Step& step, std::int64_t rows) {
   const Device gpu = stream.device();
   const std::int64_t requests = std::ssize(step.lengths), tokens = requests * step.queries;
@@ -167,7 +167,7 @@ int main() {
   for (const auto& step : steps) {
     const bool is_even =
         std::ranges::all_of(step.lengths, [&](i32 n) { return n == step.lengths.front(); });
-    const bool fits = std::ranges::max(step.lengths) <= 1 << 18;  // a table of single rows
+    const bool fits = std::ranges::max(step.lengths) <= 1 << 18;  // the table of pages of one row
     for (const int rows : {0, 1, 16, 64, 256})
       if (rows == 0 ? is_even : rows > 1 || fits) tegula::bench::report(stream, all, step, rows);
   }
