@@ -59,8 +59,8 @@ bool is_access(Opcode op) {
 
 std::string_view why_not_access(const Kernel& k, const OpData& op) {
   const bool stores = op.is(Opcode::StoreView, Opcode::AtomicView);
-  const std::size_t at = target_count(op.opcode), first = at + (stores ? 2 : 1);
-  const Type view = at < op.operands.size() ? k.type(op.operands[at]) : Type();
+  const std::size_t view_operand = target_count(op.opcode), first = view_operand + (stores ? 2 : 1);
+  const Type view = view_operand < op.operands.size() ? k.type(op.operands[view_operand]) : Type();
   if (!view.is_view()) return "has no view";
   const auto rank = static_cast<std::size_t>(view.rank());
   const std::size_t end = op.operands.size() - (has_multicast_flag(k, op) ? 1 : 0);
@@ -72,7 +72,9 @@ std::string_view why_not_access(const Kernel& k, const OpData& op) {
   if (!std::ranges::all_of(along, is_axis) ||
       !std::ranges::all_of(op.attrs.ints(AttrName::in_bounds), is_axis))
     return "has an axis that the view lacks";
-  const Type tile = k.type(stores ? op.operands[at + 1] : at > 0 ? op.operands[0] : op.results[0]);
+  const Type tile = k.type(stores             ? op.operands[view_operand + 1]
+                           : view_operand > 0 ? op.operands[0]
+                                              : op.results[0]);
   return std::ssize(along) <= tile.rank() ? "" : "has an axis that its tile lacks";
 }
 

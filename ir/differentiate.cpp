@@ -60,11 +60,11 @@ std::vector<Value> Sweep::followed_inputs(OpId op) const {
   for (const RegionId r : d.regions) {
     inside.insert(k[r].args.begin(), k[r].args.end());
     walk(k, r, [&](OpId inner) {
-      const OpData& at = k[inner];
-      inside.insert(at.results.begin(), at.results.end());
-      for (const RegionId nested : at.regions)
+      const OpData& data = k[inner];
+      inside.insert(data.results.begin(), data.results.end());
+      for (const RegionId nested : data.regions)
         inside.insert(k[nested].args.begin(), k[nested].args.end());
-      for (const Value v : at.operands)
+      for (const Value v : data.operands)
         if (!inside.contains(v) && std::ranges::find(found, v) == found.end()) found.push_back(v);
     });
   }
@@ -188,8 +188,8 @@ Value Sweep::summed_to(Value v, Type target) {
   while (target.is_scalar() && k.type(v).is_tile()) reduce(k.type(v).rank() - 1);
   while (k.type(v).rank() > target.rank()) reduce(0);
   for (std::int64_t axis = 0; axis < target.rank(); ++axis) {
-    const auto at = static_cast<std::size_t>(axis);
-    if (k.type(v).shape()[at] == target.shape()[at]) continue;
+    const auto dim = static_cast<std::size_t>(axis);
+    if (k.type(v).shape()[dim] == target.shape()[dim]) continue;
     reduce(axis);
     v = target.rank() == 1 ? b.op(Opcode::Splat, {v}, target.with_dtype(type))
                            : b.op(Opcode::ExpandDims, {v}, {{AttrName::axis, axis}});
@@ -211,9 +211,9 @@ void Sweep::add(Value to, Adjoint a) {
     apply_masks(a, [&](const Mask& m) { return is_uniform(m); });
     a.value = summed_to(a.value, k.type(to));
   }
-  const auto [at, is_first] = adjoints_.emplace(to, a);
+  const auto [found, is_first] = adjoints_.emplace(to, a);
   if (is_first) return;
-  Adjoint& sum = at->second;
+  Adjoint& sum = found->second;
   const auto is_in = [](const std::vector<Mask>& masks) {
     return [masks](const Mask& m) { return std::ranges::find(masks, m) != masks.end(); };
   };
@@ -233,14 +233,14 @@ void Sweep::add(Value to, Adjoint a) {
 }
 
 Value Sweep::of(Value v) {
-  const auto at = adjoints_.find(v);
-  if (at == adjoints_.end()) return {};
-  apply_masks(at->second, [](const Mask&) { return false; });
-  return at->second.value;
+  const auto found = adjoints_.find(v);
+  if (found == adjoints_.end()) return {};
+  apply_masks(found->second, [](const Mask&) { return false; });
+  return found->second.value;
 }
 
 // ---- one op
-Vjp::Vjp(Sweep& s, OpId at) : sweep(s), b(s.b), id(at), op(s.b.kernel()[at]) {
+Vjp::Vjp(Sweep& s, OpId op_id) : sweep(s), b(s.b), id(op_id), op(s.b.kernel()[op_id]) {
   const auto& all = sweep.adjoints_;
   const auto reached = std::ranges::count_if(op.results, [&](Value v) { return all.contains(v); });
   for (const Value result : op.results) {

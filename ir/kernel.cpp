@@ -8,12 +8,12 @@ namespace tegula::ir {
 
 // ---- attributes
 void AttrList::set(AttrName name, AttrValue value) {
-  const auto at = std::lower_bound(items_.begin(), items_.end(), name,
-                                   [](const auto& item, AttrName n) { return item.first < n; });
-  if (at != items_.end() && at->first == name)
-    at->second = std::move(value);
+  const auto found = std::lower_bound(items_.begin(), items_.end(), name,
+                                      [](const auto& item, AttrName n) { return item.first < n; });
+  if (found != items_.end() && found->first == name)
+    found->second = std::move(value);
   else
-    items_.emplace(at, name, std::move(value));
+    items_.emplace(found, name, std::move(value));
 }
 
 void AttrList::erase(AttrName name) {
@@ -169,10 +169,10 @@ OpId Kernel::terminator(RegionId region) const {
   return last && ir::info(ops_[last].opcode).has(kTerminator) ? last : OpId();
 }
 
-bool Kernel::is_visible_from(Value v, OpId at) const {
+bool Kernel::is_visible_from(Value v, OpId point) const {
   const ValueData& d = values_[v];
   const RegionId home = d.def ? ops_[d.def].parent : d.region;
-  for (OpId op = at; op;) {
+  for (OpId op = point; op;) {
     const RegionId region = ops_[op].parent;
     if (region == home) {
       if (!d.def) return true;

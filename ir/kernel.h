@@ -152,9 +152,9 @@ class Kernel {
   void replace_all_uses(Value from, Value to);
   /// Returns the op that ends a region, or none.
   OpId terminator(RegionId region) const;
-  /// Returns true if the region of op `at`, or a region that encloses it, contains the definition
-  /// of `v`.
-  bool is_visible_from(Value v, OpId at) const;
+  /// Returns true if the region of op `point`, or a region that encloses it, contains the
+  /// definition of `v`.
+  bool is_visible_from(Value v, OpId point) const;
 
   /// Forward range over the ops of a region; the current op may be erased or replaced while
   /// iterating.
@@ -177,7 +177,8 @@ class Kernel::OpRange {
   OpRange(const Kernel& k, OpId first) : kernel_(k), first_(first) {}
   class Iterator {
    public:
-    Iterator(const Kernel* k, OpId at) : kernel_(k), at_(at), next_(at ? (*k)[at].next : OpId()) {}
+    Iterator(const Kernel* k, OpId first)
+        : kernel_(k), at_(first), next_(first ? (*k)[first].next : OpId()) {}
     OpId operator*() const { return at_; }
     Iterator& operator++() {
       at_ = next_;

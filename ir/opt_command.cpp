@@ -10,9 +10,9 @@ constexpr std::string_view kProgram = "tegula opt", kPasses = " --passes=", kPla
 
 /// Returns the text after the flag, in quotes or up to the next space.
 std::string value_after(std::string_view line, std::string_view flag) {
-  const std::size_t at = line.find(flag);
-  if (at == std::string_view::npos) return {};
-  line.remove_prefix(at + flag.size());
+  const std::size_t found = line.find(flag);
+  if (found == std::string_view::npos) return {};
+  line.remove_prefix(found + flag.size());
   const bool is_quoted = line.starts_with('"');
   if (is_quoted) line.remove_prefix(1);
   return std::string(line.substr(0, line.find(is_quoted ? '"' : ' ')));

@@ -97,13 +97,14 @@ void PlanRequest::add(const PlanRequest& later) {
   if (later.at.known()) at = later.at;
 }
 
-PlanRequest parse_plan_request(std::string_view text, Loc at) {
+PlanRequest parse_plan_request(std::string_view text, Loc loc) {
   PlanRequest request;
-  request.at = at;
+  request.at = loc;
   text = trim(text);
   if (text.starts_with(kSchedule)) {
     const std::size_t length = schedule_length(text);
-    request.schedule = std::make_shared<const Schedule>(parse_schedule(text.substr(0, length), at));
+    request.schedule =
+        std::make_shared<const Schedule>(parse_schedule(text.substr(0, length), loc));
     text.remove_prefix(length);
   }
   request.requested = parse_plan_patch(text);

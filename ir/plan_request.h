@@ -34,7 +34,7 @@ struct PlanRequest {
 
 /// Parses "name=value name=value ..", a printed plan, or a Schedule's text, which fields may
 /// follow. Throws CompileError for any other text.
-PlanRequest parse_plan_request(std::string_view text, Loc at = {});
+PlanRequest parse_plan_request(std::string_view text, Loc loc = {});
 
 /// Parses the same texts except Schedules.
 PlanPatch parse_plan_patch(std::string_view text);

@@ -133,12 +133,12 @@ Type intern_type(TypeData d) {
   static std::mutex mutex;
   static std::unordered_set<TypeData, TypeHash, TypeEqual> pool;
   const std::scoped_lock lock(mutex);
-  auto at = pool.find(d);
-  if (at == pool.end()) {
+  auto found = pool.find(d);
+  if (found == pool.end()) {
     d.text = type_text(d);
-    at = pool.insert(std::move(d)).first;
+    found = pool.insert(std::move(d)).first;
   }
-  return Type(&*at);
+  return Type(&*found);
 }
 
 const LinearLayout* intern_layout(const LinearLayout& layout) { return intern_by_text(layout); }

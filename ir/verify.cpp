@@ -172,11 +172,11 @@ class Verifier {
 
   void tile_slice(OpId op) {
     const Type from = k_.type(k_[op].operands[0]), to = k_.type(k_[op].results[0]);
-    const auto at = k_[op].attrs.ints(AttrName::offsets);
+    const auto offsets = k_[op].attrs.ints(AttrName::offsets);
     bool fits = from.is_tile() && to.is_tile() && from.elem() == to.elem() &&
-                from.rank() == to.rank() && std::ssize(at) == from.rank();
-    for (std::size_t d = 0; fits && d < at.size(); ++d)
-      fits = at[d] >= 0 && at[d] + to.shape()[d] <= from.shape()[d];
+                from.rank() == to.rank() && std::ssize(offsets) == from.rank();
+    for (std::size_t d = 0; fits && d < offsets.size(); ++d)
+      fits = offsets[d] >= 0 && offsets[d] + to.shape()[d] <= from.shape()[d];
     if (!fits) report(op, fmt::format("{} is not a box of {}", to.str(), from.str()));
   }
 

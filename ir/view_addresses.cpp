@@ -13,9 +13,9 @@ Value index_along(Builder& b, const BoxAccess& a, const AccessAxis& axis) {
   if (axis.kind == AccessAxis::Kind::Scalar) return axis.offset;
   const DType dtype = b.kernel().type(axis.offset).dtype();
   const int dim = axis.is_gathered() ? a.gathered_dim() : axis.tile_dim;
-  const Value at =
+  const Value position =
       axis.is_gathered() ? axis.offset : b.add(index_line(b, dtype, axis.extent), axis.offset);
-  return repeated(b, at, dim, a.tile.shape());
+  return repeated(b, position, dim, a.tile.shape());
 }
 
 }  // namespace
@@ -36,10 +36,11 @@ ViewAddresses view_addresses(Builder& b, Value view, Type index_type,
   if (b.kernel().type(view).rank() == 0)
     return {b.op(Opcode::ViewPtr, {view}), b.constant(Type::scalar(DType::i1), std::int64_t{1})};
   for (int axis = 0; axis < b.kernel().type(view).rank(); ++axis) {
-    const Value at = index(axis),
+    const Value position = index(axis),
                 stride = b.op(Opcode::ViewStride, {view}, index_type, {{AttrName::axis, axis}}),
-                extent = extent_of(b, view, axis, index_type), step = b.mul(at, stride),
-                within = b.op(Opcode::And, {b.cmp("ge", at, zero), b.cmp("lt", at, extent)});
+                extent = extent_of(b, view, axis, index_type), step = b.mul(position, stride),
+                within =
+                    b.op(Opcode::And, {b.cmp("ge", position, zero), b.cmp("lt", position, extent)});
     offset = axis == 0 ? step : b.add(offset, step);
     inside = both(b, inside, within);
   }

@@ -34,7 +34,7 @@ bool is_source_of_library(std::string_view file) {
 }  // namespace
 
 Loc called_from() { return here; }
-Loc set_called_from(Loc at) { return std::exchange(here, at); }
+Loc set_called_from(Loc loc) { return std::exchange(here, loc); }
 
 bool is_source_of_language(std::string_view file) {
   if (file.find("/include/tegula/kernels/") != file.npos) return false;
@@ -42,8 +42,8 @@ bool is_source_of_language(std::string_view file) {
          (file.starts_with(source_root()) && file.substr(source_root().size()).starts_with("dsl/"));
 }
 
-bool is_of_call(const Loc& at) {
-  return here.known() && (!at.known() || is_source_of_library(at.file));
+bool is_of_call(const Loc& loc) {
+  return here.known() && (!loc.known() || is_source_of_library(loc.file));
 }
 
 std::vector<Diagnostic> at_caller(std::vector<Diagnostic> all) {

@@ -34,9 +34,9 @@ std::optional<ExactAddresses::Bytes> ExactAddresses::bytes_of(const SmemAccess& 
     thread_ = static_cast<std::int64_t>(t);
     known_.clear();
     is_carried_ = false;
-    const Registers* at = of(p.address);
-    if (!at) return std::nullopt;
-    for (const Cell& c : *at) found.spans.push_back({c.i, c.i + p.size});
+    const Registers* registers = of(p.address);
+    if (!registers) return std::nullopt;
+    for (const Cell& c : *registers) found.spans.push_back({c.i, c.i + p.size});
     found.is_carried = found.is_carried || is_carried_;
     if (p.use != AccessKind::GenericWrite) break;  // the same address in all threads
   }

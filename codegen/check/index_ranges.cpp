@@ -308,19 +308,20 @@ Range IndexRanges::of_select(const OpData& d) {
   const OpId def = k_[d.operands[0]].def;
   if (!def || k_[def].opcode != Opcode::Cmp) return whole;
   const Value x = k_[def].operands[0];
-  const Range at = get(x), limit = get(k_[def].operands[1]);
-  if (!at.is_known() || !limit.is_known() || !limit.is_one()) return whole;
+  const Range range = get(x), limit = get(k_[def].operands[1]);
+  if (!range.is_known() || !limit.is_known() || !limit.is_one()) return whole;
   const std::string_view pred = k_[def].attrs.s(AttrName::pred);
-  Range yes = at, no = at;
+  Range yes = range, no = range;
   if (pred == "eq") {
     yes = limit;
-    no = Range::of(at.lo == limit.lo ? at.lo + 1 : at.lo, at.hi == limit.lo ? at.hi - 1 : at.hi);
+    no = Range::of(range.lo == limit.lo ? range.lo + 1 : range.lo,
+                   range.hi == limit.lo ? range.hi - 1 : range.hi);
   } else if (pred == "lt") {
-    yes = Range::of(at.lo, std::min(at.hi, limit.lo - 1));
-    no = Range::of(std::max(at.lo, limit.lo), at.hi);
+    yes = Range::of(range.lo, std::min(range.hi, limit.lo - 1));
+    no = Range::of(std::max(range.lo, limit.lo), range.hi);
   } else if (pred == "ge") {
-    yes = Range::of(std::max(at.lo, limit.lo), at.hi);
-    no = Range::of(at.lo, std::min(at.hi, limit.lo - 1));
+    yes = Range::of(std::max(range.lo, limit.lo), range.hi);
+    no = Range::of(range.lo, std::min(range.hi, limit.lo - 1));
   } else {
     return whole;
   }

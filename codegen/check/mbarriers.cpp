@@ -101,11 +101,12 @@ void Mbarriers::add_arrival_of_threads(OpId op) {
 void Mbarriers::wait(SharedState& state, OpId op, const ThreadContext& context) {
   const OpData& d = c_.k[op];
   expect_initialized(state, op, d.operands[0], context);
-  const ByteRange at = c_.ranges.bytes_at(
+  const ByteRange bytes = c_.ranges.bytes_at(
       d.operands[0], std::countr_zero(warpgroups_of(context.threads)), kBarrierBytes);
-  const bool tells = at.end == 0 || std::ranges::any_of(thread_arrivals_, [&](const ByteRange& s) {
-                       return s.end == 0 || s.overlaps(at);
-                     });
+  const bool tells =
+      bytes.end == 0 || std::ranges::any_of(thread_arrivals_, [&](const ByteRange& s) {
+        return s.end == 0 || s.overlaps(bytes);
+      });
   if (tells)
     join_warpgroups(state, c_.places, warpgroups_of(threads_between(0, c_.k.info.threads)));
 }

@@ -21,11 +21,11 @@ AccessStatus weaker(const AccessStatus& a, const AccessStatus& b) {
 }  // namespace
 
 void SharedState::set(const AccessStatus& s) {
-  const auto at = std::ranges::lower_bound(open, s.place, {}, &AccessStatus::place);
-  if (at != open.end() && at->place == s.place)
-    *at = s;
+  const auto found = std::ranges::lower_bound(open, s.place, {}, &AccessStatus::place);
+  if (found != open.end() && found->place == s.place)
+    *found = s;
   else
-    open.insert(at, s);
+    open.insert(found, s);
 }
 
 void SharedState::join(const SharedState& other) {

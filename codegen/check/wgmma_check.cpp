@@ -69,15 +69,16 @@ void WgmmaCheck::fence(SharedState& state) { state.needs_wgmma_fence = false; }
 /// same region. Poison writes nothing.
 void WgmmaCheck::expect_fenced(OpId op) {
   const OpData& d = c_.k[op];
-  for (OpId at = d.prev; at && c_.k[at].opcode != Opcode::WgmmaFence; at = c_.k[at].prev)
+  for (OpId earlier = d.prev; earlier && c_.k[earlier].opcode != Opcode::WgmmaFence;
+       earlier = c_.k[earlier].prev)
     for (std::size_t i : {0U, 1U}) {
       const Value v = d.operands[i];
-      const bool is_written = c_.k.type(v).is_vec() && c_.k[at].opcode != Opcode::Poison;
-      if (is_written && c_.k[v].def == at)
+      const bool is_written = c_.k.type(v).is_vec() && c_.k[earlier].opcode != Opcode::Poison;
+      if (is_written && c_.k[v].def == earlier)
         c_.report(Detector::WgmmaFence,
                   i == 0 ? "the accumulator is written after the last wgmma_fence"
                          : "the A registers are written after the last wgmma_fence",
-                  op, at);
+                  op, earlier);
     }
 }
 

@@ -111,8 +111,8 @@ class Emitter {
   /// Declares a new variable for a result; not initialized if `initial` is empty.
   std::string declare(ir::Value v, const Text& initial = {});
   std::string declare_array(ir::Value v);
-  /// Returns the array of `result`: that of `tied` if its live range ends at `at`, else a copy.
-  std::string take_over(ir::Value result, ir::Value tied, ir::OpId at);
+  /// Returns the array of `result`: that of `tied` if its live range ends at `point`, else a copy.
+  std::string take_over(ir::Value result, ir::Value tied, ir::OpId point);
   /// Makes the variable that holds `other` also hold `v`. Emits nothing.
   void share(ir::Value v, ir::Value other);
   void bind(ir::Value v, std::size_t variable);
@@ -127,8 +127,8 @@ class Emitter {
   /// Returns the variable of a value at the kernel's entry; the caller sets its name.
   Variable& entry_variable(ir::Value v);
   std::size_t new_variable(ir::Value v, std::string_view hint, bool is_declared = true);
-  /// Returns true if no value in the variable is read after `at`.
-  bool is_free_at(ir::Value v, ir::OpId at) const;
+  /// Returns true if no value in the variable is read after `point`.
+  bool is_free_at(ir::Value v, ir::OpId point) const;
   /// Variables that an expression reads: at the register index of its result, or at another one.
   struct Reads {
     std::set<std::size_t> same_index, other_index;

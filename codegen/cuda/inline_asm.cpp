@@ -117,18 +117,18 @@ void cuda_Asm(Emitter& e, OpId id) {
   for (Value v : std::span(d.operands.data(), taken)) {
     const int per_word = per_register(e, v);
     for (std::int64_t word = 0; word < e.count(v) / per_word; ++word) {
-      const std::size_t at = number.size();
-      if (at >= constraints.size()) e.refuse(id, "has fewer constraints than registers");
+      const std::size_t position = number.size();
+      if (position >= constraints.size()) e.refuse(id, "has fewer constraints than registers");
       const std::string x = input(e, v, per_word, word);
       if (std::isdigit(static_cast<unsigned char>(
-              constraints[at][0]))) {  // tied: initialize the result with this value
-        const auto tied = static_cast<std::size_t>(std::stoi(constraints[at]));
+              constraints[position][0]))) {  // tied: initialize the result with this value
+        const auto tied = static_cast<std::size_t>(std::stoi(constraints[position]));
         e.line(fmt::format("{} = {};", results[tied].spelling, x));
         results[tied].constraint =
             "+" + results[tied].constraint.substr(results[tied].constraint.find_first_not_of("=&"));
         number.push_back(tied);
       } else {
-        inputs.push_back({constraints[at], x});
+        inputs.push_back({constraints[position], x});
         number.push_back(next++);
       }
     }
@@ -143,8 +143,9 @@ void cuda_Asm(Emitter& e, OpId id) {
   e.line(fmt::format("asm{}(\"{}\" :{} :{}{});", effects ? " volatile" : "",
                      renumbered(d.attrs.s(AttrName::text), number), list(results), list(inputs),
                      effects ? " : \"memory\"" : ""));
-  for (std::size_t at = 0, end; (end = unpack.find('\n', at)) != std::string::npos; at = end + 1)
-    e.line(unpack.substr(at, end - at));
+  for (std::size_t begin = 0, end; (end = unpack.find('\n', begin)) != std::string::npos;
+       begin = end + 1)
+    e.line(unpack.substr(begin, end - begin));
 }
 
 }  // namespace tegula::codegen::cuda

@@ -164,8 +164,8 @@ void emit_load(Emitter& e, OpId id, Space space) {
   const std::string index = many ? "r" : "0";
   std::string guard = predicated ? ", " + e.argument(e.operand(id, 1), index) : "";
   // Without a fill value, masked elements are poison: zero is a valid choice.
-  const auto fill = [&](std::string_view at) {
-    return filled ? e.argument(e.operand(id, 2), at) : e.float_literal(0, e.type(v).dtype()).s;
+  const auto fill = [&](std::string_view element) {
+    return filled ? e.argument(e.operand(id, 2), element) : e.float_literal(0, e.type(v).dtype()).s;
   };
   if (p.access.width == 1) {
     if (predicated) guard += ", " + fill(index);

@@ -81,15 +81,15 @@ void cuda_Concat(Emitter& e, OpId id) {
     return declare_list(e, v, elements);
   }
   const std::string name = e.declare_array(v);
-  std::int64_t at = 0;
+  std::int64_t element = 0;
   for (Value x : e.op(id).operands) {
     if (!e.is_array(x))
-      e.line(fmt::format("{}[{}] = {};", name, at, e.text(x).s));
+      e.line(fmt::format("{}[{}] = {};", name, element, e.text(x).s));
     else
-      e.for_registers(e.count(x),
-                      fmt::format("{}[{}] = {};", name, at == 0 ? "r" : fmt::format("r + {}", at),
-                                  e.text(x, "r").s));
-    at += e.count(x);
+      e.for_registers(e.count(x), fmt::format("{}[{}] = {};", name,
+                                              element == 0 ? "r" : fmt::format("r + {}", element),
+                                              e.text(x, "r").s));
+    element += e.count(x);
   }
 }
 
@@ -130,11 +130,11 @@ void cuda_Repack(Emitter& e, OpId id) {
     }
     std::string joined;
     for (int n = 0; n < want / have; ++n) {
-      const std::string at = index == "0" ? std::to_string(n)
-                             : n == 0     ? fmt::format("{} * r", want / have)
-                                          : fmt::format("{} * r + {}", want / have, n);
+      const std::string position = index == "0" ? std::to_string(n)
+                                   : n == 0     ? fmt::format("{} * r", want / have)
+                                                : fmt::format("{} * r + {}", want / have, n);
       const std::string part =
-          fmt::format("{}({})", word_type(e, want), to_bits(e, from, e.exact(x, at).s));
+          fmt::format("{}({})", word_type(e, want), to_bits(e, from, e.exact(x, position).s));
       joined += n == 0 ? part : fmt::format(" | {} << {}", part, n * have);
     }
     return from_bits(e, to, joined);

@@ -142,9 +142,9 @@ bool Uses::is_inside(Value v, OpId owner) const {
   const ir::ValueData& d = kernel_[v];
   const OpId anchor = d.def ? d.def : d.region ? kernel_[d.region].owner : OpId();
   if (!anchor) return false;
-  const std::uint32_t at = order_[anchor.index];
+  const std::uint32_t place = order_[anchor.index];
   if (!d.def && anchor == owner) return true;
-  return at > order_[owner.index] && at <= end_[owner.index];
+  return place > order_[owner.index] && place <= end_[owner.index];
 }
 
 bool Uses::are_exclusive(OpId a, OpId b) const {
@@ -159,16 +159,16 @@ bool Uses::are_exclusive(OpId a, OpId b) const {
 
 bool Uses::is_live_after(Value v, OpId op, std::uint32_t end) const {
   for (OpId user : users_[v.index]) {
-    const OpId at = effective(user);
-    if (at == op || are_exclusive(at, op)) continue;
-    if (order_[at.index] > end) return true;
+    const OpId place = effective(user);
+    if (place == op || are_exclusive(place, op)) continue;
+    if (order_[place.index] > end) return true;
   }
   // A loop around `op` reads `v` again unless it redefines it.
   for (OpId loop = owner_of(op); loop; loop = owner_of(loop)) {
     if (!ir::is_loop(kernel_[loop]) || is_inside(v, loop)) continue;
     for (OpId user : users_[v.index]) {
-      const std::uint32_t at = order_[user.index];
-      if (at > order_[loop.index] && at <= end_[loop.index]) return true;
+      const std::uint32_t place = order_[user.index];
+      if (place > order_[loop.index] && place <= end_[loop.index]) return true;
     }
   }
   return false;

@@ -58,9 +58,9 @@ Text Emitter::text(Value v, std::string_view index) {
   if (!has_variable(v))
     throw InternalError(
         fmt::format("CUDA emitter: a value of type {} has no variable", kernel.type(v).str()));
-  const Variable& at = variable(v);
-  if (kernel.type(v).is(ir::TypeKind::TensorMap)) return {"&" + at.name, Prec::Unary};
-  return at.count == 0 ? at.name : fmt::format("{}[{}]", at.name, index);
+  const Variable& found = variable(v);
+  if (kernel.type(v).is(ir::TypeKind::TensorMap)) return {"&" + found.name, Prec::Unary};
+  return found.count == 0 ? found.name : fmt::format("{}[{}]", found.name, index);
 }
 
 Text Emitter::exact(Value v, std::string_view index) {
@@ -117,14 +117,15 @@ std::string Emitter::declare(Value v, const Text& initial) {
 
 std::string Emitter::declare_array(Value v) { return variables_[new_variable(v, "")].name; }
 
-bool Emitter::is_free_at(Value v, ir::OpId at) const {
+bool Emitter::is_free_at(Value v, ir::OpId point) const {
   const auto& holders = variables_[static_cast<std::size_t>(variable_[v.index])].holders;
-  return std::all_of(holders.begin(), holders.end(), [&](Value h) { return uses.dies_at(h, at); });
+  return std::all_of(holders.begin(), holders.end(),
+                     [&](Value h) { return uses.dies_at(h, point); });
 }
 
-std::string Emitter::take_over(Value result, Value tied, ir::OpId at) {
-  if (has_variable(tied) && variable(tied).count == count(result) && uses.count_in(tied, at) == 1 &&
-      is_free_at(tied, at)) {
+std::string Emitter::take_over(Value result, Value tied, ir::OpId point) {
+  if (has_variable(tied) && variable(tied).count == count(result) &&
+      uses.count_in(tied, point) == 1 && is_free_at(tied, point)) {
     share(result, tied);
     return variable(result).name;
   }

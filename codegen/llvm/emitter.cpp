@@ -116,24 +116,24 @@ void Emitter::set_refs(ir::Value v, const std::vector<ElementRef>& refs) {
   const ir::Elem e = registers_of(kernel.type(v)).elem();
   const Holding h = holding(kernel.type(v));
   Words out;
-  for (std::size_t at = 0; at < refs.size(); at += static_cast<std::size_t>(h.per_word)) {
+  for (std::size_t first = 0; first < refs.size(); first += static_cast<std::size_t>(h.per_word)) {
     const auto is_whole = [&] {
       for (int i = 0; i < h.per_word; ++i) {
-        const ElementRef& r = refs[at + static_cast<std::size_t>(i)];
-        if (r.word != refs[at].word || r.part != i) return false;
+        const ElementRef& r = refs[first + static_cast<std::size_t>(i)];
+        if (r.word != refs[first].word || r.part != i) return false;
       }
-      return refs[at].word->getType() == h.word;
+      return refs[first].word->getType() == h.word;
     };
     if (h.per_word == 1) {
-      out.push_back(element(refs[at], e));
+      out.push_back(element(refs[first], e));
     } else if (is_whole()) {
-      out.push_back(refs[at].word);
+      out.push_back(refs[first].word);
     } else {
       const unsigned bits = 32u / static_cast<unsigned>(h.per_word);
       Value* word = llvm::PoisonValue::get(
           llvm::FixedVectorType::get(b.getIntNTy(bits), static_cast<unsigned>(h.per_word)));
       for (int i = 0; i < h.per_word; ++i)
-        word = b.CreateInsertElement(word, element(refs[at + static_cast<std::size_t>(i)], e),
+        word = b.CreateInsertElement(word, element(refs[first + static_cast<std::size_t>(i)], e),
                                      static_cast<std::uint64_t>(i));
       out.push_back(b.CreateBitCast(word, h.word));
     }
@@ -150,11 +150,11 @@ Words Emitter::words_of(ArrayRef<ir::Value> values) const {
 }
 
 void Emitter::distribute(ArrayRef<ir::Value> values, ArrayRef<Value*> all) {
-  std::size_t at = 0;
+  std::size_t begin = 0;
   for (ir::Value v : values) {
     const auto n = static_cast<std::size_t>(holding(kernel.type(v)).words);
-    set_words(v, Words(all.slice(at, n)));
-    at += n;
+    set_words(v, Words(all.slice(begin, n)));
+    begin += n;
   }
 }
 
@@ -260,9 +260,9 @@ Value* Emitter::grid_register(bool extent, std::int64_t axis) {
        llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_z},
       {llvm::Intrinsic::nvvm_read_ptx_sreg_nctaid_x, llvm::Intrinsic::nvvm_read_ptx_sreg_nctaid_y,
        llvm::Intrinsic::nvvm_read_ptx_sreg_nctaid_z}};
-  const auto at = static_cast<std::size_t>(axis);
-  return at_entry(grid_[extent][at], [&]() -> Value* {
-    return b.CreateIntrinsic(b.getInt32Ty(), kRegisters[extent][at], {});
+  const auto dim = static_cast<std::size_t>(axis);
+  return at_entry(grid_[extent][dim], [&]() -> Value* {
+    return b.CreateIntrinsic(b.getInt32Ty(), kRegisters[extent][dim], {});
   });
 }
 

@@ -65,7 +65,7 @@ ptx::WgmmaForm form_of(Emitter& e, OpId id) {
 
 void llvm_Mma(Emitter& e, OpId id) {
   const auto tiles = e.attrs(id).ints(AttrName::tiles);
-  const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
+  const auto to_index = [](std::int64_t i) { return static_cast<std::size_t>(i); };
   const ptx::MmaRegisters n = ptx::mma_registers(e.attrs(id));
   const ptx::Asm text = ptx::mma(e.attrs(id), accumulator_type(e.kernel.type(e.result(id))));
   const Words &a = e.words(e.operand(id, 0)), &b = e.words(e.operand(id, 1));
@@ -73,11 +73,12 @@ void llvm_Mma(Emitter& e, OpId id) {
   for (std::int64_t k = 0; k < tiles[2]; ++k)
     for (std::int64_t m = 0; m < tiles[0]; ++m)
       for (std::int64_t col = 0; col < tiles[1]; ++col) {
-        const std::size_t a0 = at((m * tiles[2] + k) * n.a), b0 = at((col * tiles[2] + k) * n.b),
-                          c0 = at((m * tiles[1] + col) * n.c);
-        llvm::SmallVector<Value*, 12> args(a.begin() + a0, a.begin() + a0 + at(n.a));
-        args.append(b.begin() + b0, b.begin() + b0 + at(n.b));
-        args.append(c.begin() + c0, c.begin() + c0 + at(n.c));
+        const std::size_t a0 = to_index((m * tiles[2] + k) * n.a),
+                          b0 = to_index((col * tiles[2] + k) * n.b),
+                          c0 = to_index((m * tiles[1] + col) * n.c);
+        llvm::SmallVector<Value*, 12> args(a.begin() + a0, a.begin() + a0 + to_index(n.a));
+        args.append(b.begin() + b0, b.begin() + b0 + to_index(n.b));
+        args.append(c.begin() + c0, c.begin() + c0 + to_index(n.c));
         const Words d = e.inline_ptx(text, args);
         std::copy(d.begin(), d.end(), c.begin() + c0);
       }

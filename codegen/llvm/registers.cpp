@@ -40,10 +40,10 @@ Words regrouped(Emitter& e, const Words& words, unsigned bits) {
                                                std::uint64_t{i}));
     return out;
   }
-  for (std::size_t at = 0; at < words.size(); at += bits / have) {
+  for (std::size_t first = 0; first < words.size(); first += bits / have) {
     Value* joined = llvm::PoisonValue::get(parts);
     for (unsigned i = 0; i < bits / have; ++i)
-      joined = e.b.CreateInsertElement(joined, e.bits_as(words[at + i], parts->getElementType()),
+      joined = e.b.CreateInsertElement(joined, e.bits_as(words[first + i], parts->getElementType()),
                                        std::uint64_t{i});
     out.push_back(e.b.CreateBitCast(joined, wide));
   }

@@ -28,9 +28,9 @@ Box::Box(Lowering& l, OpId op)
     offset = offset ? l.b.add(offset, term) : term;
     if (a_.axes[v].tile_dim >= 0 || a_.axes[v].in_bounds) continue;
     const DType u = index_ == DType::i32 ? DType::u32 : DType::u64;
-    const Value at = l.b.op(Opcode::Bitcast, {offsets_[v]}, Type::scalar(u));
+    const Value unsigned_offset = l.b.op(Opcode::Bitcast, {offsets_[v]}, Type::scalar(u));
     const Value limit = l.b.op(Opcode::Bitcast, {limits_[v]}, Type::scalar(u));
-    scalar_predicate = l.and_predicates(scalar_predicate, l.b.cmp("lt", at, limit));
+    scalar_predicate = l.and_predicates(scalar_predicate, l.b.cmp("lt", unsigned_offset, limit));
   }
   // A view of rank 0 has no dimension to contribute an offset.
   if (!offset) offset = l.b.constant(Type::scalar(index_), std::int64_t{0});
@@ -66,9 +66,9 @@ Value Box::rows_inside(const std::vector<int>& leaders, const LinearLayout& layo
   std::vector<std::int64_t> which;
   for (int r : leaders) {
     const std::int64_t c = parts.constant[static_cast<std::size_t>(r)];
-    auto at = std::ranges::find(distinct, c);
-    which.push_back(at - distinct.begin());
-    if (at == distinct.end()) distinct.push_back(c);
+    auto found = std::ranges::find(distinct, c);
+    which.push_back(found - distinct.begin());
+    if (found == distinct.end()) distinct.push_back(c);
   }
   Value index = l_.constants(index_, distinct);
   if (parts.thread) index = l_.b.add(index, l_.b.cast(parts.thread, index_));
@@ -77,10 +77,11 @@ Value Box::rows_inside(const std::vector<int>& leaders, const LinearLayout& layo
   if (!is_inside) {
     // Unsigned comparison: a negative offset is out of bounds too.
     const DType u = index_ == DType::i32 ? DType::u32 : DType::u64;
-    const Value at = l_.b.add(index, offsets_[v]);
-    const Value unsigned_at = l_.b.op(Opcode::Bitcast, {at}, l_.type(at).with_dtype(u));
+    const Value position = l_.b.add(index, offsets_[v]);
+    const Value unsigned_position =
+        l_.b.op(Opcode::Bitcast, {position}, l_.type(position).with_dtype(u));
     const Value limit = l_.b.op(Opcode::Bitcast, {limits_[v]}, Type::scalar(u));
-    ok = l_.and_predicates(ok, l_.b.cmp("lt", unsigned_at, limit));
+    ok = l_.and_predicates(ok, l_.b.cmp("lt", unsigned_position, limit));
   }
   return l_.regs(ok, which);
 }
@@ -108,10 +109,10 @@ Box::Places Box::places(const std::vector<int>& leaders, const LinearLayout& lay
     const Value given = l_.as_vec(offsets_[v]);
     const Value index = element ? l_.b.select(element, given, nowhere) : given;
     const Value step = l_.b.mul(index, l_.view_stride(a_.view, static_cast<int>(v), index_));
-    const Value at = l_.b.op(Opcode::Bitcast, {index}, l_.type(index).with_dtype(u)),
+    const Value unsigned_index = l_.b.op(Opcode::Bitcast, {index}, l_.type(index).with_dtype(u)),
                 limit = l_.b.op(Opcode::Bitcast, {limits_[v]}, Type::scalar(u));
     all.offset = all.offset ? l_.b.add(all.offset, step) : step;
-    all.predicate = l_.and_predicates(all.predicate, l_.b.cmp("lt", at, limit));
+    all.predicate = l_.and_predicates(all.predicate, l_.b.cmp("lt", unsigned_index, limit));
   }
   return {l_.regs(all.offset, which), l_.regs(all.predicate, which)};
 }
@@ -125,10 +126,10 @@ Box::Access Box::access(const std::vector<Vector>& vectors, const LinearLayout& 
     const auto v = static_cast<std::size_t>(a_.along[static_cast<std::size_t>(t)]);
     const IndexParts parts = l_.index_parts(layout, t);
     if (t == gathered_) {
-      const Places at = places(leaders, layout);
+      const Places gathered = places(leaders, layout);
       predicate = l_.and_predicates(predicate, rows_inside(leaders, layout, t, parts));
-      predicate = l_.and_predicates(predicate, at.predicate);
-      dynamic = dynamic ? l_.b.add(dynamic, at.offset) : at.offset;
+      predicate = l_.and_predicates(predicate, gathered.predicate);
+      dynamic = dynamic ? l_.b.add(dynamic, gathered.offset) : gathered.offset;
       continue;
     }
     const std::int64_t known = view_type_.view_facts().strides[v];

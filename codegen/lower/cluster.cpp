@@ -161,9 +161,9 @@ std::vector<Gathered> share_operands(Lowering& l, const OpData& d, Value& base) 
     LinearLayout own = slice(layout_of(l.from.type(d.results[i])), 0);
     SharedLayout shared = cluster_exchange_layout(l, d, layout_of(type), own, type);
     alignment = std::max(alignment, shared.alignment());
-    const std::int64_t at = round_up(bytes, shared.alignment());
-    bytes = at + shared.bytes();
-    all.push_back({std::move(own), std::move(shared), at});
+    const std::int64_t begin = round_up(bytes, shared.alignment());
+    bytes = begin + shared.bytes();
+    all.push_back({std::move(own), std::move(shared), begin});
   }
   base = l.scratch(bytes, alignment);
   l.barrier();

@@ -117,9 +117,10 @@ struct Classes {
   explicit Classes(const std::vector<Key>& keys) {
     std::map<Key, std::int64_t> numbers;
     for (std::size_t i = 0; i < keys.size(); ++i) {
-      const auto [at, is_new] = numbers.emplace(keys[i], static_cast<std::int64_t>(numbers.size()));
+      const auto [found, is_new] =
+          numbers.emplace(keys[i], static_cast<std::int64_t>(numbers.size()));
       if (is_new) first.push_back(static_cast<std::int64_t>(i));
-      of.push_back(at->second);
+      of.push_back(found->second);
     }
   }
   bool merges() const { return first.size() < of.size(); }

@@ -40,12 +40,13 @@ Value inside_along(Lowering& l, const LinearLayout& layout, int dim) {
 
 namespace {
 
-std::vector<Value> read_parts(Lowering& l, Value at, Type type, std::int64_t parts, bool is_flag) {
+std::vector<Value> read_parts(Lowering& l, Value address, Type type, std::int64_t parts,
+                              bool is_flag) {
   const std::int64_t bytes = size_bytes(type.dtype()), registers = type.count();
   const std::int64_t width = std::gcd(parts, std::int64_t{16} / bytes);
   std::vector<Value> out;
   for (std::int64_t first = 0; first < parts; first += width) {
-    const Value from = l.b.add(at, l.b.i32(first * bytes));
+    const Value from = l.b.add(address, l.b.i32(first * bytes));
     const Value loaded = l.b.op(Opcode::LdShared, {from}, Type::vec(type.elem(), registers * width),
                                 {{AttrName::width, width}});
     for (std::int64_t i = 0; i < width; ++i) {
@@ -65,14 +66,14 @@ std::vector<Value> exchange_parts(Lowering& l, Value v, const WarpParts& p) {
   const Value wide = type.dtype() == DType::i1 ? l.b.cast(v, DType::i32) : v;
   const std::int64_t bytes = size_bytes(l.type(wide).dtype());
   const Value base = l.scratch(p.elements * p.parts * bytes, 16);
-  const Value at = l.b.add(l.b.mul(p.element(), l.b.i32(p.parts * bytes)), base);
+  const Value address = l.b.add(l.b.mul(p.element(), l.b.i32(p.parts * bytes)), base);
   const Value own_part = p.own_part(bytes);
   l.barrier();
-  std::vector<Value> operands{l.b.add(at, own_part), wide};
+  std::vector<Value> operands{l.b.add(address, own_part), wide};
   if (const Value writes = p.writes()) operands.push_back(l.splat(writes, type.count()));
   l.b.effect(Opcode::StShared, operands, {{AttrName::width, 1}});
   l.barrier();
-  return read_parts(l, at, l.type(wide), p.parts, type.dtype() == DType::i1);
+  return read_parts(l, address, l.type(wide), p.parts, type.dtype() == DType::i1);
 }
 
 std::uint32_t lanes_of_copies(const LinearLayout& layout) {

@@ -34,34 +34,35 @@ std::vector<int> RegisterOf::tiles(int dim, int extent) const {
   return list;
 }
 
-std::vector<std::int64_t> a_order(const RegisterOf& at, const std::vector<int>& rows,
+std::vector<std::int64_t> a_order(const RegisterOf& register_of, const std::vector<int>& rows,
                                   const std::vector<int>& ks, Fragment f) {
   std::vector<std::int64_t> order;
   for (int m : rows)
     for (int k : ks)
       for (int j = 0; j < 4; ++j)
         for (int h = 0; h < f.per_word; ++h)
-          order.push_back(at(m * 16 + 8 * (j & 1), k * f.k + f.k_second * (j >> 1) + h));
+          order.push_back(register_of(m * 16 + 8 * (j & 1), k * f.k + f.k_second * (j >> 1) + h));
   return order;
 }
 
-std::vector<std::int64_t> b_order(const RegisterOf& at, const std::vector<int>& cols,
+std::vector<std::int64_t> b_order(const RegisterOf& register_of, const std::vector<int>& cols,
                                   const std::vector<int>& ks, Fragment f) {
   std::vector<std::int64_t> order;
   for (int n : cols)
     for (int k : ks)
       for (int j = 0; j < 2; ++j)
         for (int h = 0; h < f.per_word; ++h)
-          order.push_back(at(k * f.k + f.k_second * j + h, n * 8));
+          order.push_back(register_of(k * f.k + f.k_second * j + h, n * 8));
   return order;
 }
 
-std::vector<std::int64_t> acc_order(const RegisterOf& at, const std::vector<int>& rows,
+std::vector<std::int64_t> acc_order(const RegisterOf& register_of, const std::vector<int>& rows,
                                     const std::vector<int>& cols) {
   std::vector<std::int64_t> order;
   for (int m : rows)
     for (int n : cols)
-      for (int j = 0; j < 4; ++j) order.push_back(at(m * 16 + 8 * (j >> 1), n * 8 + (j & 1)));
+      for (int j = 0; j < 4; ++j)
+        order.push_back(register_of(m * 16 + 8 * (j >> 1), n * 8 + (j & 1)));
   return order;
 }
 
@@ -73,9 +74,10 @@ Value words(Lowering& l, Value fragment) {
 
 Value a_fragments(Lowering& l, Value machine_tile) {
   const Type type = l.from.type(machine_tile);
-  const RegisterOf at(layout_of(type));
+  const RegisterOf register_of(layout_of(type));
   const Fragment f(size_bits(type.dtype()));
-  return words(l, l.regs(l.get(machine_tile), a_order(at, at.tiles(0, 16), at.tiles(1, f.k), f)));
+  return words(l, l.regs(l.get(machine_tile), a_order(register_of, register_of.tiles(0, 16),
+                                                      register_of.tiles(1, f.k), f)));
 }
 
 }  // namespace tegula::codegen

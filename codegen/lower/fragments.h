@@ -35,11 +35,11 @@ struct Fragment {
 };
 
 /// Return the registers in the order of the instruction's fragments, tile by tile.
-std::vector<std::int64_t> a_order(const RegisterOf& at, const std::vector<int>& rows,
+std::vector<std::int64_t> a_order(const RegisterOf& register_of, const std::vector<int>& rows,
                                   const std::vector<int>& ks, Fragment f);
-std::vector<std::int64_t> b_order(const RegisterOf& at, const std::vector<int>& cols,
+std::vector<std::int64_t> b_order(const RegisterOf& register_of, const std::vector<int>& cols,
                                   const std::vector<int>& ks, Fragment f);
-std::vector<std::int64_t> acc_order(const RegisterOf& at, const std::vector<int>& rows,
+std::vector<std::int64_t> acc_order(const RegisterOf& register_of, const std::vector<int>& rows,
                                     const std::vector<int>& cols);
 
 /// Returns the fragment's registers as 32-bit words.

@@ -263,9 +263,9 @@ Value combined(Lowering& l, const Scatter& s, Opcode by) {
     return l.b.op(Opcode::LdShared, {l.b.add(first, step)}, Type::vec(of, tile.registers()),
                   {{AttrName::width, 1}});
   };
-  const Value at = read(first_index, index_elem, index_bytes);
+  const Value index = read(first_index, index_elem, index_bytes);
   const Value value = read(first_value, elem, bytes);
-  const Value is_named = l.b.cmp("eq", at, own);
+  const Value is_named = l.b.cmp("eq", index, own);
   const std::array next{l.b.select(is_named, l.b.op(by, {before, value}), before)};
   l.b.yield(next);
   l.b.at_end(outer);

@@ -69,10 +69,10 @@ class Ranking {
   }
   /// Loads counters under a predicate; accepts vectors and scalars.
   Value load(Value address, Value predicate) {
-    const Value at = l_.as_vec(address);
-    const std::int64_t count = l_.type(at).count();
+    const Value addresses = l_.as_vec(address);
+    const std::int64_t count = l_.type(addresses).count();
     const Value where = l_.type(predicate).is_vec() ? predicate : l_.splat(predicate, count);
-    return l_.b.op(Opcode::LdShared, {at, where}, Type::vec({DType::i32, false}, count),
+    return l_.b.op(Opcode::LdShared, {addresses, where}, Type::vec({DType::i32, false}, count),
                    {{AttrName::width, 1}});
   }
   void store(Value address, Value v, Value predicate) {
@@ -113,12 +113,12 @@ class Ranking {
   /// seen, and updates the counters. The lowest of the lanes with equal keys updates their counter.
   Value round(Value key, Value known) {
     const Value peers = peers_of(key, known), lower = l_.b.op(Opcode::And, {peers, lower_lanes()});
-    const Value at = counter(row_, key);
-    const Value old = one(load(at, known), 0);
+    const Value address = counter(row_, key);
+    const Value old = one(load(address, known), 0);
     sync_warp();
     const Value none = l_.b.constant(Type::scalar(DType::u32), std::int64_t{0});
     const Value leads = l_.b.op(Opcode::And, {known, l_.b.cmp("eq", lower, none)});
-    store(at, l_.b.add(old, count(peers)), leads);
+    store(address, l_.b.add(old, count(peers)), leads);
     sync_warp();
     return l_.b.add(old, count(lower));
   }

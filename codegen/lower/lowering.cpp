@@ -534,9 +534,9 @@ Value Lowering::scratch(std::int64_t bytes, std::int64_t alignment) {
   // Staging and Toeplitz memory follows the rings; TMA or other warps may still be reading it.
   if (!has_live_ring() && !staging_ && toeplitz_offset_ < 0)
     for (const LiveRange& r : rings_) from_here = std::min(from_here, r.offset);
-  const std::int64_t at = round_up(from_here, alignment);
-  scratch_end_ = std::max(scratch_end_, at + bytes);
-  return shared_address(at);
+  const std::int64_t begin = round_up(from_here, alignment);
+  scratch_end_ = std::max(scratch_end_, begin + bytes);
+  return shared_address(begin);
 }
 
 void Lowering::barrier() {

@@ -32,17 +32,17 @@ void lower_SmemAlloc(Lowering&, OpId) {}
 void lower_SmemStore(Lowering& l, OpId op) {
   l.wait_for_cluster_reads();
   const OpData& d = l.from[op];
-  const SmemSlot at = slot_of(l, d.operands[0], optional_operand(d, 2));
-  store_shared(l, at.base, at.layout, layout_of(l.from.type(d.operands[1])), l.get(d.operands[1]),
-               true);
+  const SmemSlot slot = slot_of(l, d.operands[0], optional_operand(d, 2));
+  store_shared(l, slot.base, slot.layout, layout_of(l.from.type(d.operands[1])),
+               l.get(d.operands[1]), true);
 }
 
 void lower_SmemLoad(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   if (l.is_sliced_load(d.results[0])) return;
   const Type type = l.from.type(d.results[0]);
-  const SmemSlot at = slot_of(l, d.operands[0], optional_operand(d, 1));
-  l.set(d.results[0], load_shared(l, at.base, at.layout, layout_of(type), type.elem(), true));
+  const SmemSlot slot = slot_of(l, d.operands[0], optional_operand(d, 1));
+  l.set(d.results[0], load_shared(l, slot.base, slot.layout, layout_of(type), type.elem(), true));
 }
 
 // ---- asynchronous copies
@@ -51,9 +51,9 @@ namespace {
 /// Copies a view's box into a slot with the threads of a layout.
 class BoxCopies {
  public:
-  BoxCopies(Lowering& l, OpId op, const SmemSlot& at)
-      : l_(l), at_(at), box_(l, op), dist_(layout_of_copies(l, op, at.layout)) {
-    auto fn = shared_fn(at.layout, dist_);
+  BoxCopies(Lowering& l, OpId op, const SmemSlot& slot)
+      : l_(l), at_(slot), box_(l, op), dist_(layout_of_copies(l, op, slot.layout)) {
+    auto fn = shared_fn(slot.layout, dist_);
     if (!fn) throw InternalError("copy_async: " + fn.reason());
     fn_ = std::move(*fn);
   }

@@ -25,10 +25,10 @@ std::vector<int> flattened(const std::vector<Vector>& vectors) {
   return order;
 }
 std::vector<int> inverse(const std::vector<int>& order, int registers) {
-  std::vector<int> at(static_cast<std::size_t>(registers), 0);
+  std::vector<int> positions(static_cast<std::size_t>(registers), 0);
   for (std::size_t i = 0; i < order.size(); ++i)
-    at[static_cast<std::size_t>(order[i])] = static_cast<int>(i);
-  return at;
+    positions[static_cast<std::size_t>(order[i])] = static_cast<int>(i);
+  return positions;
 }
 
 /// Drops the vectors whose elements an earlier register of the thread also holds.
@@ -48,8 +48,8 @@ void lower_LoadView(Lowering& l, OpId op) {
   const Type type = l.from.type(d.results[0]);
   Box box(l, op);
   if (!type.is_tile()) {
-    const Value at = l.b.op(Opcode::AddPtr, {box.base, box.offset});
-    std::vector<Value> operands{at};
+    const Value address = l.b.op(Opcode::AddPtr, {box.base, box.offset});
+    std::vector<Value> operands{address};
     if (box.scalar_predicate)
       operands.insert(operands.end(), {box.scalar_predicate, l.b.zero(type)});
     const OpId load =
@@ -125,9 +125,9 @@ void lower_StoreView(Lowering& l, OpId op) {
   Box box(l, op);
   const Value value = l.get(ir::stored_value(d));
   if (!type.is_tile()) {
-    const Value at = l.b.op(Opcode::AddPtr, {box.base, box.offset});
+    const Value address = l.b.op(Opcode::AddPtr, {box.base, box.offset});
     return store_or_combine(
-        l, d, {at, value, l.and_predicates(l.is_first_thread(), box.scalar_predicate)}, 1);
+        l, d, {address, value, l.and_predicates(l.is_first_thread(), box.scalar_predicate)}, 1);
   }
   const LinearLayout& layout = layout_of(type);
   const CombinedElements combined =

@@ -48,10 +48,10 @@ void lower_TileSlice(Lowering& l, OpId op) {
   if (!view) throw InternalError("tile_slice: " + view.reason());
   if (!is_load) return l.set(d.results[0], l.regs(l.get(whole), view->registers));
   const OpData& load = l.from[l.from[whole].def];
-  const SmemSlot at =
+  const SmemSlot slot =
       slot_of(l, load.operands[0], load.operands.size() > 1 ? load.operands[1] : Value());
-  l.set(d.results[0], load_shared(l, at.base, at.layout, layout, l.from.type(whole).elem(), true,
-                                  view->registers));
+  l.set(d.results[0], load_shared(l, slot.base, slot.layout, layout, l.from.type(whole).elem(),
+                                  true, view->registers));
 }
 
 void lower_TileConcat(Lowering& l, OpId op) {

@@ -32,7 +32,7 @@ std::vector<std::vector<int>> lines(const LinearLayout& layout, int axis, bool r
   std::vector<std::vector<int>> rows(by_line.begin()->second.size());
   for (const auto& [rest, line] : by_line) {
     std::size_t i = 0;
-    for (const auto& [at, reg] : line) rows[i++].push_back(reg);
+    for (const auto& [position, reg] : line) rows[i++].push_back(reg);
   }
   return rows;
 }

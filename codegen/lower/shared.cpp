@@ -32,7 +32,7 @@ Value shared_addresses(Lowering& l, Value base, const std::vector<ThreadOffset>&
       add.push_back(parts[i].second.add);
       order.push_back(static_cast<std::int64_t>(i));
     }
-    Value at = l.constants(DType::i32, flip);
+    Value offsets = l.constants(DType::i32, flip);
     Value t = l.thread_value(flips);
     if (t && more_flips)
       t = l.b.op(Opcode::Xor, {t, more_flips});
@@ -40,13 +40,13 @@ Value shared_addresses(Lowering& l, Value base, const std::vector<ThreadOffset>&
       t = more_flips;
     if (t) {
       const bool none = std::ranges::all_of(flip, [](std::int64_t f) { return f == 0; });
-      at = none ? l.splat(t, static_cast<std::int64_t>(members.size()))
-                : l.b.op(Opcode::Xor, {at, t});
+      offsets = none ? l.splat(t, static_cast<std::int64_t>(members.size()))
+                     : l.b.op(Opcode::Xor, {offsets, t});
     }
     Value origin = base;
     if (const Value t = l.thread_value(adds)) origin = l.b.add(origin, t);
-    at = l.b.add(at, origin);
-    addresses.push_back(l.b.add(at, l.constants(DType::i32, add)));
+    offsets = l.b.add(offsets, origin);
+    addresses.push_back(l.b.add(offsets, l.constants(DType::i32, add)));
   }
   const Value all = l.concat(addresses);
   std::vector<std::int64_t> back(order.size());
@@ -150,9 +150,9 @@ Value load_by(Lowering& l, const Route& r, Value base, const SharedLayout& share
     for (int i = 0; i < dist.registers(); ++i) wanted.push_back(i);
   std::vector<std::int64_t> picked;
   for (int reg : wanted) {
-    const auto at = std::ranges::find(order, reg);
-    if (at == order.end()) throw InternalError("a register of the layout is not loaded");
-    picked.push_back(at - order.begin());
+    const auto found = std::ranges::find(order, reg);
+    if (found == order.end()) throw InternalError("a register of the layout is not loaded");
+    picked.push_back(found - order.begin());
   }
   return l.regs(loaded, picked);
 }

@@ -68,18 +68,18 @@ Value SortKey::ordered(Value registers) {
 }
 
 Tuple SortKey::encode(Value registers, Value index, Value present) {
-  Value key = ordered(registers), at = index;
+  Value key = ordered(registers), place = index;
   // These floats have zero low bits in f32, which the encoding flips for negative numbers.
   if (is_packed())
     key = is_float(dtype_) ? l_.b.op(Opcode::And, {key, number(0xffff0000u)})
                            : l_.b.op(Opcode::Shl, {key, number(16)});
   if (present) {
     key = l_.b.select(present, key, number(is_packed() ? 0xffff0000u : all_ones()));
-    at = l_.b.select(present, at, l_.b.add(at, l_.b.i32(kSortedPlaces)));
+    place = l_.b.select(present, place, l_.b.add(place, l_.b.i32(kSortedPlaces)));
   }
   if (word_ == SortWord::Key) return {key};
-  if (!is_packed()) return {key, at};
-  const Value low = l_.b.op(Opcode::Bitcast, {at}, l_.type(at).with_dtype(bits_));
+  if (!is_packed()) return {key, place};
+  const Value low = l_.b.op(Opcode::Bitcast, {place}, l_.type(place).with_dtype(bits_));
   return {l_.b.op(Opcode::Or, {key, low})};
 }
 

@@ -117,8 +117,8 @@ void StoreStaging::wait_in_turn(const Kernel& machine, const StagingRing& ring) 
       slot.unread_before = between;
       continue;
     }
-    const std::size_t all = in_turn.size(), at = static_cast<std::size_t>(place(stores[i]));
-    slots_[in_turn[(at + all - 1) % all]].unread_after = between - 1;
+    const std::size_t all = in_turn.size(), position = static_cast<std::size_t>(place(stores[i]));
+    slots_[in_turn[(position + all - 1) % all]].unread_after = between - 1;
   }
 }
 

@@ -208,9 +208,9 @@ class TmaBox {
   }
 
   /// Copies a box of a page that may be missing.
-  void copy_page(Value left) {
-    if (const Value exists = is_inside()) left = l_.b.select(exists, left, l_.b.i32(0));
-    copy_rows(left, piece_.count, {});
+  void copy_page(Value remaining) {
+    if (const Value exists = is_inside()) remaining = l_.b.select(exists, remaining, l_.b.i32(0));
+    copy_rows(remaining, piece_.count, {});
   }
 
   /// Returns true if the box is inside the view along the dimensions that its tile does not cover,
@@ -244,23 +244,25 @@ class TmaBox {
     copy_rows(l_.b.sub(end_, corner_[ended_]), count, attrs);
   }
 
-  /// Copies the first `left` rows of a box; the others arrive as 0. A map with an additional
+  /// Copies the first `remaining` rows of a box; the others arrive as 0. A map with an additional
   /// dimension ends the box (docs/wgmma-pipeline.md, "Boxes that end early"). Boxes with all rows
   /// or none do not need it, and none may use it: its base is not in the tensor.
-  void copy_rows(Value left, int count, const AttrList& attrs) {
+  void copy_rows(Value remaining, int count, const AttrList& attrs) {
     const Value zero = l_.b.i32(0), rows = l_.b.i32(box_[ended_]);
     const auto copy_some = [&] {
-      std::vector<Value> at = corner_;
-      at[ended_] = l_.b.sub(rows, left);
-      at.push_back(l_.b.add(corner_[ended_], left));
-      copy_pieces(map_of_ended(), at, count, attrs);
+      std::vector<Value> corner = corner_;
+      corner[ended_] = l_.b.sub(rows, remaining);
+      corner.push_back(l_.b.add(corner_[ended_], remaining));
+      copy_pieces(map_of_ended(), corner, count, attrs);
     };
     const auto copy_all_or_none = [&] {
-      std::vector<Value> at = corner_;
-      at[ended_] = l_.b.select(l_.b.cmp("gt", left, zero), at[ended_], l_.b.i32(-box_[ended_]));
-      copy_pieces(map_, at, count, attrs);
+      std::vector<Value> corner = corner_;
+      corner[ended_] =
+          l_.b.select(l_.b.cmp("gt", remaining, zero), corner[ended_], l_.b.i32(-box_[ended_]));
+      copy_pieces(map_, corner, count, attrs);
     };
-    const Value has_some = l_.b.cmp("gt", left, zero), lacks_some = l_.b.cmp("lt", left, rows);
+    const Value has_some = l_.b.cmp("gt", remaining, zero),
+                lacks_some = l_.b.cmp("lt", remaining, rows);
     l_.branch(l_.b.op(Opcode::And, {has_some, lacks_some}), {}, copy_some, copy_all_or_none);
   }
 
@@ -300,14 +302,14 @@ class TmaBox {
     corner_ = corner;
   }
 
-  void copy_pieces(Value map, std::span<const Value> at, int count, const AttrList& attrs) {
+  void copy_pieces(Value map, std::span<const Value> corner, int count, const AttrList& attrs) {
     for (int p = 0; p < count; ++p) {
       ir::Dims first = ir::Dims::filled(at_.layout.rank(), 0);
       first[fast_] = p * width();
       std::vector<Value> operands{map, l_.b.add(at_.base, l_.b.i32(at_.layout.offset(first))),
                                   barrier_};
-      operands.insert(operands.end(), at.begin(), at.end());
-      if (p > 0) operands[3] = l_.b.add(at[0], l_.b.i32(p * width()));
+      operands.insert(operands.end(), corner.begin(), corner.end());
+      if (p > 0) operands[3] = l_.b.add(corner[0], l_.b.i32(p * width()));
       l_.b.create(Opcode::TmaLoad, operands, std::span<const Type>(), attrs);
     }
   }

@@ -126,16 +126,16 @@ void store_by_tma(Lowering& l, OpId store) {
     slot.all_warps_sync ? l.barrier() : sync_warpgroup(l);
   }
   // One register and immediates address all buffers.
-  const std::int64_t at = slot.offset;
+  const std::int64_t offset = slot.offset;
   Value base = l.shared_address(0);
   if (l.groups() > 1)
     base = l.b.add(base, l.b.mul(l.group(), l.b.i32(static_cast<int>(staging.group_stride()))));
-  store_shared(l, base, layout, layout_of(tile), l.get(d.operands[1]), true, at);
+  store_shared(l, base, layout, layout_of(tile), l.get(d.operands[1]), true, offset);
   l.b.effect(Opcode::FenceProxyAsync, {});
   if (slot.unread_after != StagingSlot::kNoWait) wait_until_read(l, slot.unread_after);
   sync_warpgroup(l);
   by_one(l, [&] {
-    StoredBox(l, d, layout, l.b.add(base, l.b.i32(static_cast<int>(at)))).store();
+    StoredBox(l, d, layout, l.b.add(base, l.b.i32(static_cast<int>(offset)))).store();
     l.b.effect(Opcode::TmaCommit, {});
   });
 }

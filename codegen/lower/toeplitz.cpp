@@ -87,9 +87,9 @@ class ToeplitzValues {
   }
 
   Value distance(Value v) {
-    const Value at = column_less_row(l_.from.type(v).dtype()), begin = first(v);
-    return toeplitz_.index(v)->factor[1] > 0 ? l_.b.add(at, begin)
-                                             : l_.b.sub(l_.splat(begin, count_), at);
+    const Value difference = column_less_row(l_.from.type(v).dtype()), begin = first(v);
+    return toeplitz_.index(v)->factor[1] > 0 ? l_.b.add(difference, begin)
+                                             : l_.b.sub(l_.splat(begin, count_), difference);
   }
 
   Value ramps(const RampSum& sum) {
@@ -185,10 +185,10 @@ Value by_shuffles(Lowering& l, const WarpToeplitz& here, Value values) {
     std::vector<std::int64_t> low, high;
     std::int64_t begin = 0;
     for (std::size_t i : diagonals) {
-      const std::int64_t at = held.each[i] + here.lane_first - here.first;
-      low.push_back(at / kLanes);
-      high.push_back(at / kLanes + 1);
-      begin = at % kLanes;
+      const std::int64_t position = held.each[i] + here.lane_first - here.first;
+      low.push_back(position / kLanes);
+      high.push_back(position / kLanes + 1);
+      begin = position % kLanes;
       place[i] = next++;
     }
     Value given = l.regs(values, low);

@@ -33,8 +33,8 @@ std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>> merge_sort_layer
   for (std::int64_t run = 1; run < n; run *= 2)
     for (std::int64_t step = run; step >= 1; step /= 2) {
       auto& layer = layers.emplace_back();
-      for (std::int64_t at = step % run; at + step < n; at += 2 * step)
-        for (std::int64_t i = at; i < std::min(at + step, n - step); ++i)
+      for (std::int64_t first = step % run; first + step < n; first += 2 * step)
+        for (std::int64_t i = first; i < std::min(first + step, n - step); ++i)
           if (i / (2 * run) == (i + step) / (2 * run)) layer.emplace_back(i, i + step);
     }
   return layers;
@@ -484,9 +484,9 @@ PackedTopk::Selection PackedTopk::by_upper_bits() {
       select(l_.b.op(Opcode::Or, {l_.b.op(Opcode::And, {keys_, number(~index_mask_ & 0xffffffffu)}),
                                   bits_of(at_, DType::u32)}),
              {}));
-  const Value at = bits_of(l_.b.op(Opcode::And, {words, number(index_mask_)}), DType::i32),
-              best = read_back(at);
-  return {{of_this_lane(best), of_this_lane(at)}, is_wrong(words, best)};
+  const Value index = bits_of(l_.b.op(Opcode::And, {words, number(index_mask_)}), DType::i32),
+              best = read_back(index);
+  return {{of_this_lane(best), of_this_lane(index)}, is_wrong(words, best)};
 }
 
 /// Selects by keys, which are exact and slower.

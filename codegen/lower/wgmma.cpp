@@ -35,8 +35,8 @@ std::int64_t offset_at(const SharedLayout& layout, int k_dim, int k, int mn) {
 
 /// Builds the descriptor of a slot. `k_dim`: the contracted dimension of the tile. `first_byte`:
 /// offset of the warpgroup's rows or columns in the slot, or none.
-Matrix matrix(Lowering& l, const SmemSlot& at, int k_dim, Value first_byte) {
-  const SharedLayout& layout = at.layout;
+Matrix matrix(Lowering& l, const SmemSlot& slot, int k_dim, Value first_byte) {
+  const SharedLayout& layout = slot.layout;
   const SwizzleSegment piece = layout.piece_list().front();
   Matrix m;
   m.mn_major = layout.order()[0] != k_dim;
@@ -49,7 +49,7 @@ Matrix matrix(Lowering& l, const SmemSlot& at, int k_dim, Value first_byte) {
   const std::int64_t lbo = m.mn_major && piece.count > 1
                                ? offset_at(layout, k_dim, 0, piece.width / layout.element_bytes())
                                : 16;
-  Value base = at.base;
+  Value base = slot.base;
   if (first_byte) base = l.b.add(base, first_byte);
   // Addresses of a cluster's CTA begin with its rank, which must not get into other fields.
   if (l.from.info.cluster > 1) base = l.b.op(Opcode::And, {base, l.b.i32((1 << kAddressBits) - 1)});
@@ -68,9 +68,10 @@ struct Partition {
 
 /// Returns the partition. The first 16 rows of all warps precede the second 16 rows of any warp.
 Partition partition_of(Lowering& l, OpId op, Type acc) {
-  const RegisterOf at(layout_of(acc));
-  const std::vector<int> tiles = at.tiles(0, kWarpRows), columns = at.tiles(1, kMmaColumns);
-  const auto order = acc_order(at, tiles, columns);
+  const RegisterOf register_of(layout_of(acc));
+  const std::vector<int> tiles = register_of.tiles(0, kWarpRows),
+                         columns = register_of.tiles(1, kMmaColumns);
+  const auto order = acc_order(register_of, tiles, columns);
   bool fits = true;
   for (std::size_t i = 0; i < order.size(); ++i)
     fits = fits && order[i] == static_cast<std::int64_t>(i);
@@ -119,13 +120,13 @@ void lower_DotAsync(Lowering& l, OpId op) {
   AttrList attrs;
   Ints step_a;
   if (a_type.is(TypeKind::Shared)) {
-    const SmemSlot at = slot_of(l, d.operands[1], d.operands[next_slot++]);
-    const Matrix m = matrix(l, at, k_of_a, row_offset(l, part, at.layout, k_of_a));
+    const SmemSlot slot = slot_of(l, d.operands[1], d.operands[next_slot++]);
+    const Matrix m = matrix(l, slot, k_of_a, row_offset(l, part, slot.layout, k_of_a));
     a = m.descriptor;
     step_a = m.steps;
     if (m.mn_major) attrs.set(AttrName::trans_a, std::int64_t{1});
     Ints bytes;
-    for (int row : part.rows) bytes.push_back(offset_at(at.layout, k_of_a, 0, row));
+    for (int row : part.rows) bytes.push_back(offset_at(slot.layout, k_of_a, 0, row));
     if (part.rows.size() > 1) attrs.set(AttrName::rows_a, bytes);
   } else {
     a = a_fragments(l, d.operands[1]);

@@ -211,7 +211,7 @@ Asm stmatrix(int num, bool trans) {
 
 Asm tma_load(int rank, std::string_view evict, std::int64_t ctas) {
   Asm out = effect("", {Reg::b32, Reg::b64});
-  const int at = out.add(Reg::b32, Role::In, rank), bar = out.add(Reg::b32, Role::In);
+  const int corner = out.add(Reg::b32, Role::In, rank), bar = out.add(Reg::b32, Role::In);
   const std::string_view policy = l2_policy(evict);
   out.text = with_policy(
       policy,
@@ -219,7 +219,7 @@ Asm tma_load(int rank, std::string_view evict, std::int64_t ctas) {
           "cp.async.bulk.tensor.{}d.shared::cluster.global.mbarrier::complete_tx::bytes{}{} "
           "[#0], [#1, {}], [#{}]{}",
           rank, ctas > 1 ? ".multicast::cluster" : "", policy.empty() ? "" : ".L2::cache_hint",
-          braces(at, rank), bar, ctas > 1 ? fmt::format(", {}", (1 << ctas) - 1) : ""));
+          braces(corner, rank), bar, ctas > 1 ? fmt::format(", {}", (1 << ctas) - 1) : ""));
   return out;
 }
 
@@ -229,12 +229,12 @@ namespace {
 Asm tma_to_global(std::string_view mnemonic, std::string_view operation, int rank,
                   std::string_view evict) {
   Asm out = effect("", {Reg::b64});
-  const int at = out.add(Reg::b32, Role::In, rank), source = out.add(Reg::b32, Role::In);
+  const int corner = out.add(Reg::b32, Role::In, rank), source = out.add(Reg::b32, Role::In);
   const std::string_view policy = l2_policy(evict);
   out.text = with_policy(
-      policy,
-      fmt::format("{}.{}d.global.shared::cta{}.bulk_group{} [#0, {}], [#{}]", mnemonic, rank,
-                  operation, policy.empty() ? "" : ".L2::cache_hint", braces(at, rank), source));
+      policy, fmt::format("{}.{}d.global.shared::cta{}.bulk_group{} [#0, {}], [#{}]", mnemonic,
+                          rank, operation, policy.empty() ? "" : ".L2::cache_hint",
+                          braces(corner, rank), source));
   return out;
 }
 

@@ -27,8 +27,8 @@ void ForeignClock::join(const ForeignClock& other) {
 
 const ForeignClock* Foreign::find(std::uint32_t home) const {
   if (!list_) return nullptr;
-  const auto at = std::ranges::lower_bound(*list_, home, {}, &ForeignClock::home);
-  return at != list_->end() && at->home == home ? &*at : nullptr;
+  const auto found = std::ranges::lower_bound(*list_, home, {}, &ForeignClock::home);
+  return found != list_->end() && found->home == home ? &*found : nullptr;
 }
 
 void Foreign::join(const Foreign& other) {

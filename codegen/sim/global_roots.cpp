@@ -135,12 +135,12 @@ std::vector<WatchedRange> watched_ranges(const ir::Kernel& kernel, std::span<con
     bool is_written = (accesses.written & kUnknown) != 0;
     if (is_written) r.granule = std::min(r.granule, accesses.by_address);
     for (std::size_t p = 0; p < args.size(); ++p) {
-      const std::uint64_t at = address_of(args[p]);
-      if (at < r.begin || at >= r.end) continue;
+      const std::uint64_t address = address_of(args[p]);
+      if (address < r.begin || address >= r.end) continue;
       is_written |= accesses.writes(p);
       r.granule = std::min(r.granule, accesses.granules[p]);
       // Elements are at multiples of their size from the address of the argument.
-      r.granule = std::gcd(r.granule, static_cast<std::uint32_t>((at - r.begin) % 4));
+      r.granule = std::gcd(r.granule, static_cast<std::uint32_t>((address - r.begin) % 4));
     }
     if (is_written) watched.push_back(r);
   }

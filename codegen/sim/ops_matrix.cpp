@@ -58,13 +58,13 @@ Step sim_LdMatrix(Warp& w, const Instr& i) {
         for (std::size_t h = 0; h < 2; ++h) {
           const MatrixElement p = element_at(lane, static_cast<int>(h), transposed);
           const std::uint32_t row = rows[static_cast<std::size_t>(p.row)];
-          const std::uint32_t at = row + static_cast<std::uint32_t>(2 * p.column);
-          if (!row || !shared.all_valid(at, 2)) {
+          const std::uint32_t element_address = row + static_cast<std::uint32_t>(2 * p.column);
+          if (!row || !shared.all_valid(element_address, 2)) {
             poison[reg][h] |= LaneMask{1} << lane;
             continue;
           }
           std::uint16_t element;
-          std::memcpy(&element, shared.at(at), 2);
+          std::memcpy(&element, shared.at(element_address), 2);
           bits |= static_cast<std::uint32_t>(element) << (16 * h);
         }
         w.cell(out, reg, lane).i = static_cast<std::int32_t>(bits);

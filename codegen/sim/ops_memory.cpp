@@ -341,9 +341,9 @@ Step load_shared(Warp& w, const Instr& i, const Find& find) {
       const LaneMask bit = LaneMask{1} << lane;
       Cta* const cta = find(address, width * size, lane);
       for (std::uint32_t n = 0; n < width; ++n) {
-        const std::uint32_t at = address + n * size, reg = a * width + n;
-        if (!cta || !cta->shared.all_valid(at, size)) w.poison(out)[reg] |= bit;
-        if (cta) w.cell(out, reg, lane) = load_cell(cta->shared.at(at), e);
+        const std::uint32_t element_address = address + n * size, reg = a * width + n;
+        if (!cta || !cta->shared.all_valid(element_address, size)) w.poison(out)[reg] |= bit;
+        if (cta) w.cell(out, reg, lane) = load_cell(cta->shared.at(element_address), e);
       }
     });
   }

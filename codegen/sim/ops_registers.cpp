@@ -76,9 +76,9 @@ void inherit(Warp& w, const Instr& i) {
 }  // namespace
 
 Step sim_Concat(Warp& w, const Instr& i) {
-  std::uint32_t at = 0;
+  std::uint32_t next = 0;
   for (const Slot s : i.in)
-    for (std::uint32_t r = 0; r < w.info(s).regs; ++r) move_register(w, i.out[0], at++, s, r);
+    for (std::uint32_t r = 0; r < w.info(s).regs; ++r) move_register(w, i.out[0], next++, s, r);
   inherit(w, i);
   return Step::Next;
 }

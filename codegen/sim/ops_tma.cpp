@@ -17,7 +17,7 @@ constexpr std::uint32_t kSwizzleChunkBytes = 16;
 
 struct Box {
   const TensorMap* map = nullptr;
-  std::array<std::int64_t, codegen::kMaxTensorRank> at{};
+  std::array<std::int64_t, codegen::kMaxTensorRank> corner{};
   std::uint32_t address = 0;  ///< in shared memory
 
   std::uint32_t row_bytes() const {
@@ -36,7 +36,7 @@ struct TmaRow {
 template <class F>
 void for_rows(const Box& box, const F& f) {
   const TensorMap& m = *box.map;
-  std::array<std::int64_t, codegen::kMaxTensorRank> at{};
+  std::array<std::int64_t, codegen::kMaxTensorRank> index{};
   const std::int64_t size = size_bytes(m.dtype), rows = box.bytes() / box.row_bytes();
   for (std::int64_t r = 0; r < rows; ++r) {
     TmaRow row;
@@ -44,21 +44,22 @@ void for_rows(const Box& box, const F& f) {
     std::int64_t offset = 0;
     bool inside = true;
     for (int d = 1; d < m.rank; ++d) {
-      const std::int64_t c = box.at[static_cast<std::size_t>(d)] + at[static_cast<std::size_t>(d)];
+      const std::int64_t c =
+          box.corner[static_cast<std::size_t>(d)] + index[static_cast<std::size_t>(d)];
       inside &= c >= 0 && c < m.dims[d];
       offset += c * m.strides[d];
     }
-    const std::int64_t lo = std::max<std::int64_t>(0, box.at[0]),
-                       hi = std::min(m.dims[0], box.at[0] + m.box[0]);
+    const std::int64_t lo = std::max<std::int64_t>(0, box.corner[0]),
+                       hi = std::min(m.dims[0], box.corner[0] + m.box[0]);
     if (inside && lo < hi) {
-      row.begin = static_cast<std::uint32_t>((lo - box.at[0]) * size);
-      row.end = static_cast<std::uint32_t>((hi - box.at[0]) * size);
+      row.begin = static_cast<std::uint32_t>((lo - box.corner[0]) * size);
+      row.end = static_cast<std::uint32_t>((hi - box.corner[0]) * size);
       row.global = static_cast<std::uint8_t*>(m.base) + offset + lo * size;
     }
     f(row);
     for (int d = 1; d < m.rank; ++d) {
-      if (++at[static_cast<std::size_t>(d)] < m.box[d]) break;
-      at[static_cast<std::size_t>(d)] = 0;
+      if (++index[static_cast<std::size_t>(d)] < m.box[d]) break;
+      index[static_cast<std::size_t>(d)] = 0;
     }
   }
 }
@@ -108,8 +109,8 @@ bool read_box(Warp& w, const Instr& i, Slot map, Slot address, std::span<const S
               int lane, Box& box) {
   box.map = reinterpret_cast<const TensorMap*>(w.cells(map)[lane].i);
   box.address = static_cast<std::uint32_t>(w.cells(address)[lane].i);
-  for (std::size_t d = 0; d < coordinates.size() && d < box.at.size(); ++d)
-    box.at[d] = w.cells(coordinates[d])[lane].i;
+  for (std::size_t d = 0; d < coordinates.size() && d < box.corner.size(); ++d)
+    box.corner[d] = w.cells(coordinates[d])[lane].i;
   std::string why = box.map ? broken_box_rule(box) : "there is no tensor map";
   if (why.empty() && static_cast<std::int32_t>(coordinates.size()) != box.map->rank)
     why = fmt::format("{} coordinates for a tensor of rank {}", coordinates.size(), box.map->rank);
@@ -236,9 +237,9 @@ PutRow combine_row(std::string_view kind, DType dtype) {
              Cta& cta, std::uint8_t* global, const std::uint8_t* from, std::uint32_t bytes) {
     const std::lock_guard lock(cta.global().atomics());
     const auto size = static_cast<std::uint32_t>(element_bytes(e));
-    for (std::uint32_t at = 0; at < bytes; at += size)
-      store_cell(global + at, combine(load_cell(global + at, e), load_cell(from + at, e), e.dtype),
-                 e);
+    for (std::uint32_t offset = 0; offset < bytes; offset += size)
+      store_cell(global + offset,
+                 combine(load_cell(global + offset, e), load_cell(from + offset, e), e.dtype), e);
   };
 }
 

@@ -33,8 +33,8 @@ Unstored::Unstored(std::span<const GlobalRange> ranges) {
 void Unstored::mark(std::uint64_t address, std::uint64_t bytes) {
   for (Argument& a : arguments_) {
     const std::uint64_t end = std::min(address + bytes, a.end);
-    for (std::uint64_t at = std::max(address, a.begin); at < end; at += a.size)
-      std::atomic_ref(a.stored[a.number(at)]).store(1, std::memory_order_relaxed);
+    for (std::uint64_t element = std::max(address, a.begin); element < end; element += a.size)
+      std::atomic_ref(a.stored[a.number(element)]).store(1, std::memory_order_relaxed);
   }
 }
 
@@ -67,13 +67,13 @@ Finding Unstored::finding(const Argument& a, const ir::Kernel& kernel) {
   ir::Ints index(t.dims.size(), 0), first;
   std::int64_t all = 0, missing = 0;
   for (bool more = true; more;) {
-    auto at = reinterpret_cast<std::uintptr_t>(t.base);
+    auto address = reinterpret_cast<std::uintptr_t>(t.base);
     for (std::size_t d = 0; d < index.size(); ++d)
-      at += static_cast<std::uintptr_t>(index[d] * t.strides[d] * size_bytes(t.dtype));
+      address += static_cast<std::uintptr_t>(index[d] * t.strides[d] * size_bytes(t.dtype));
     ++all;
-    if (!a.is_stored(at) && missing++ == 0) {
+    if (!a.is_stored(address) && missing++ == 0) {
       first = index;
-      f.address = at;
+      f.address = address;
     }
     more = false;
     for (std::size_t d = index.size(); d-- > 0 && !more;) {
@@ -93,11 +93,11 @@ Finding Unstored::finding(const Argument& a, const ir::Kernel& kernel) {
   if (cause == a.left_out.end() || a.is_stored(cause->address)) return f;
   f.loc = kernel[cause->op].loc;
   const auto source = std::ranges::find(stores, f.loc, &StoreSource::loc);
-  if (const auto at = ir::index_of_address(t, cause->address))
+  if (const auto index = ir::index_of_address(t, cause->address))
     f.text += source != stores.end()
-                  ? "; " + source->left_out(*at)
+                  ? "; " + source->left_out(*index)
                   : fmt::format("; the store here leaves out {}[{}], as its value is absent there",
-                                a.range->name, fmt::join(*at, ", "));
+                                a.range->name, fmt::join(*index, ", "));
   return f;
 }
 

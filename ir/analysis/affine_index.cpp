@@ -120,13 +120,14 @@ std::optional<AffineIndex> difference(const Kernel& k, const AffineIndex& a, con
   return start ? std::optional(AffineIndex{sum_of(a.factor, b.factor, -1), *start}) : std::nullopt;
 }
 
-Value first_of(Builder& b, const AffineIndex& at, DType dtype,
+Value first_of(Builder& b, const AffineIndex& index, DType dtype,
                const std::function<Value(Value)>& get) {
   const Type type = Type::scalar(dtype);
-  const bool has_sum = std::ranges::any_of(at.start, [](const auto& t) { return t.factor > 0; });
-  Value v = at.start.constant != 0 || !has_sum ? b.constant(type, at.start.constant) : Value();
+  const bool has_sum = std::ranges::any_of(index.start, [](const auto& t) { return t.factor > 0; });
+  Value v =
+      index.start.constant != 0 || !has_sum ? b.constant(type, index.start.constant) : Value();
   for (const std::int64_t sign : {1, -1}) {
-    for (const auto& [symbol, factor] : at.start) {
+    for (const auto& [symbol, factor] : index.start) {
       if (factor * sign < 0) continue;
       Value term = get(symbol);
       if (factor != sign) term = b.mul(term, b.constant(type, factor * sign));

@@ -40,7 +40,7 @@ std::optional<AffineIndex> difference(const Kernel& k, const AffineIndex& a, con
 
 /// Returns the first element as a scalar of `dtype`. `get` maps each scalar of the index to a
 /// value. Sums wrap, so their order does not matter.
-Value first_of(Builder& b, const AffineIndex& at, DType dtype,
+Value first_of(Builder& b, const AffineIndex& index, DType dtype,
                const std::function<Value(Value)>& get);
 
 /// Finds affine indices and caches the result for each value.

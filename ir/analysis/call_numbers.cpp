@@ -13,8 +13,8 @@ CallNumbers::CallNumbers(const Kernel& k, std::span<const EvalArg> args, std::in
   // Passes may have added parameters that no argument of the call has.
   const auto count = static_cast<std::int64_t>(args.size());
   for (const Param& p : k.params())
-    if (const std::int64_t at = p.attrs.i(AttrName::arg, count); at < count)
-      position_[p.value] = at;
+    if (const std::int64_t position = p.attrs.i(AttrName::arg, count); position < count)
+      position_[p.value] = position;
 }
 
 std::optional<std::int64_t> CallNumbers::of(Value v) {
@@ -23,8 +23,8 @@ std::optional<std::int64_t> CallNumbers::of(Value v) {
 }
 
 const EvalArg* CallNumbers::argument(Value v) const {
-  const auto at = position_.find(v);
-  return at == position_.end() ? nullptr : &args_[static_cast<std::size_t>(at->second)];
+  const auto found = position_.find(v);
+  return found == position_.end() ? nullptr : &args_[static_cast<std::size_t>(found->second)];
 }
 
 const TensorArg* CallNumbers::tensor(Value view) const {
@@ -47,8 +47,8 @@ std::int64_t CallNumbers::programs() {
 
 std::optional<Cell> CallNumbers::cell_of(Value v) {
   if (!k_.type(v).is_scalar()) return std::nullopt;
-  const auto [at, is_new] = known_.try_emplace(v, std::nullopt);
-  if (!is_new) return at->second;
+  const auto [found, is_new] = known_.try_emplace(v, std::nullopt);
+  if (!is_new) return found->second;
   const std::optional<Cell> cell = compute(v);
   return known_[v] = cell;
 }
@@ -93,7 +93,7 @@ GridDims::GridDims(const Kernel& k, CallNumbers& numbers) : k_(k) {
 }
 
 GridDims::Set GridDims::of(Value v) {
-  if (const auto at = known_.find(v); at != known_.end()) return at->second;
+  if (const auto found = known_.find(v); found != known_.end()) return found->second;
   known_[v] = 0;
   Set set = 0;
   if (const OpId def = k_[v].def) {

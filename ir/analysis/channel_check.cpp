@@ -194,11 +194,11 @@ class Machine {
 
   void read(const ChannelEvent& e) {
     for (const SlotRef& read : e.reads) {
-      if (const auto at = stored_.find(key(read)); at != stored_.end()) {
-        if (!at->second.is_published)
+      if (const auto found = stored_.find(key(read)); found != stored_.end()) {
+        if (!found->second.is_published)
           fault("an MMA reads what threads stored without a fence and a barrier after it", e.op,
-                at->second.stored);
-        at->second.is_read = true;
+                found->second.stored);
+        found->second.is_read = true;
         continue;
       }
       const auto it = slots_.find(key(read));

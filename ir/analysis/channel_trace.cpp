@@ -155,13 +155,13 @@ class ChannelTracer {
     std::vector<Value> carried(loop_inits(d).begin(), loop_inits(d).end());
     const bool is_pingpong = d.attrs.i(AttrName::pingpong) == 1;
     int outer_trips = 0;
-    for (std::int64_t at = number(d.operands[0]); at < end && step > 0; at += step) {
+    for (std::int64_t value = number(d.operands[0]); value < end && step > 0; value += step) {
       if (is_pingpong) {
         tile_ = outer_trips;
         is_mine_ = outer_trips % extents_.groups == extents_.group;
       }
       if (!has_mma && outer_trips++ == extents_.outer_trips) break;
-      set(k_[body].args[0], at);
+      set(k_[body].args[0], value);
       const std::vector<std::optional<Cell>> now = cells(carried);
       for (std::size_t i = 0; i < carried.size(); ++i) put(body_carries(k_, op)[i], now[i]);
       region(body);

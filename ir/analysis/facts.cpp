@@ -139,26 +139,26 @@ RegionId Facts::home(Value v) const {
   return o == Opcode::ViewDim || o == Opcode::Const ? RegionId() : k_[def].parent;
 }
 
-bool Facts::holds(const Edge& e, OpId at) const {
+bool Facts::holds(const Edge& e, OpId point) const {
   const RegionId where = k_[e.assume].parent;
   if (home(e.left) == where || home(e.right) == where) return true;
-  if (!at) return where == k_.body();
-  OpId over = at;
+  if (!point) return where == k_.body();
+  OpId over = point;
   while (over && k_[over].parent != where) {
     const RegionId parent = k_[over].parent;
     over = parent ? k_[parent].owner : OpId();
   }
   if (!over) return false;
   const auto a = order_.find(e.assume), b = order_.find(over);
-  // An op created after the facts were collected is not in `order_`; `at` itself never is such an
-  // op.
+  // An op created after the facts were collected is not in `order_`; `point` itself never is such
+  // an op.
   return a != order_.end() && b != order_.end() && a->second < b->second;
 }
 
-bool Facts::is_less(Value a, Value b, OpId at) const {
+bool Facts::is_less(Value a, Value b, OpId point) const {
   const auto it = most_.find(term(a).node);
   return it != most_.end() && std::ranges::any_of(it->second, [&](const Edge& e) {
-           return e.is_strict && e.left == a && e.right == b && holds(e, at);
+           return e.is_strict && e.left == a && e.right == b && holds(e, point);
          });
 }
 
@@ -177,8 +177,8 @@ bool Facts::is_induction(Value v) const {
 }
 
 bool Facts::ends_inside(Value offset, std::int64_t extent_of_box, Value view, int axis,
-                        OpId at) const {
-  Search s{at};
+                        OpId point) const {
+  Search s{point};
   Term x = term(offset);
   x.plus += extent_of_box;
   if (reaches(x, extent(view, axis), s)) return true;
@@ -187,13 +187,13 @@ bool Facts::ends_inside(Value offset, std::int64_t extent_of_box, Value view, in
   const OpId floor = make ? k_[made_extent(k_, make, axis)].def : OpId();
   if (!floor || k_[floor].opcode != Opcode::Max) return false;
   return std::ranges::any_of(k_[floor].operands, [&](Value v) {
-    Search of_one{at};
+    Search of_one{point};
     return reaches(x, term(v), of_one);
   });
 }
 
-std::optional<std::int64_t> Facts::least(Value v, OpId at) const {
-  Search s{at};
+std::optional<std::int64_t> Facts::least(Value v, OpId point) const {
+  Search s{point};
   return least(term(v), s);
 }
 

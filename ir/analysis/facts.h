@@ -26,34 +26,34 @@ class Facts {
  public:
   explicit Facts(const Kernel& k);
 
-  /// Returns true if offset + extent <= the view's dimension whenever `at` is executed, or in the
-  /// whole kernel if `at` is absent.
-  bool ends_inside(Value offset, std::int64_t extent, Value view, int axis, OpId at = {}) const;
+  /// Returns true if offset + extent <= the view's dimension whenever `point` is executed, or in
+  /// the whole kernel if `point` is absent.
+  bool ends_inside(Value offset, std::int64_t extent, Value view, int axis, OpId point = {}) const;
   /// Returns true if the view's dimension is at most `b`.
-  bool is_extent_at_most(Value view, int axis, Value b, OpId at = {}) const {
-    Search s{at};
+  bool is_extent_at_most(Value view, int axis, Value b, OpId point = {}) const {
+    Search s{point};
     return reaches(extent(view, axis), term(b), s);
   }
   /// Returns true if the value is at most `limit`.
-  bool is_at_most(Value v, std::int64_t limit, OpId at = {}) const {
-    Search s{at};
+  bool is_at_most(Value v, std::int64_t limit, OpId point = {}) const {
+    Search s{point};
     return reaches(term(v), {{}, {}, limit}, s);
   }
   /// Returns a lower bound of the value, if one is known.
-  std::optional<std::int64_t> least(Value v, OpId at = {}) const;
-  /// Returns true if the integer value is known to be >= 0 whenever `at` is executed, or everywhere
-  /// if `at` is absent.
-  bool is_non_negative(Value v, OpId at = {}) const {
-    const auto low = least(v, at);
+  std::optional<std::int64_t> least(Value v, OpId point = {}) const;
+  /// Returns true if the integer value is known to be >= 0 whenever `point` is executed, or
+  /// everywhere if `point` is absent.
+  bool is_non_negative(Value v, OpId point = {}) const {
+    const auto low = least(v, point);
     return low && *low >= 0;
   }
   /// Returns true if offset >= 0 and offset + extent <= the view's dimension for every execution of
-  /// `at`.
-  bool is_inside(Value offset, std::int64_t extent, Value view, int axis, OpId at) const {
-    return is_non_negative(offset, at) && ends_inside(offset, extent, view, axis, at);
+  /// `point`.
+  bool is_inside(Value offset, std::int64_t extent, Value view, int axis, OpId point) const {
+    return is_non_negative(offset, point) && ends_inside(offset, extent, view, axis, point);
   }
-  /// Returns true if an `assume` that applies to `at` states a < b.
-  bool is_less(Value a, Value b, OpId at) const;
+  /// Returns true if an `assume` that applies to `point` states a < b.
+  bool is_less(Value a, Value b, OpId point) const;
   /// Returns an upper bound of a scalar integer that is known to be >= 0 and whose computation
   /// cannot have wrapped; otherwise nothing. This is stricter than is_non_negative, which accepts
   /// sums and products of any size, and serves rewrites that must not rely on indices not wrapping.
@@ -93,7 +93,7 @@ class Facts {
   void add(OpId assume, Value less, Value more, std::int64_t strict);
   Term term(Value v) const;
   Term extent(Value view, int axis) const;
-  bool holds(const Edge& e, OpId at) const;
+  bool holds(const Edge& e, OpId point) const;
   bool is_stated_non_negative(Value v) const;
   RegionId home(Value v) const;
   bool is_induction(Value v) const;

@@ -164,8 +164,8 @@ bool MemoryHazards::may_be_read_ahead(OpId load, OpId loop) {
   const MemoryAccess* read = access(load);
   if (!read) return true;
   std::unordered_set<OpId> around;  // loops whose iterations are compared
-  for (OpId at = loop; at; at = k_[k_[at].parent].owner)
-    if (is_loop(k_[at]) && !is_tile_loop(k_, at)) around.insert(at);
+  for (OpId enclosing = loop; enclosing; enclosing = k_[k_[enclosing].parent].owner)
+    if (is_loop(k_[enclosing]) && !is_tile_loop(k_, enclosing)) around.insert(enclosing);
   bool may = true, is_after = false;
   const auto look = [&](const auto& self, RegionId region, bool repeated) -> void {
     for (OpId op : k_.ops(region)) {
@@ -220,11 +220,12 @@ bool MemoryHazards::moves_with(const MemoryAccess& box, OpId loop) {
   const auto step = constant_value(k_, k_[loop].operands[2]);
   for (const AccessAxis& axis : box.axes) {
     if (!step || axis.is_gathered()) continue;
-    const ScalarSum at = expanded(k_, axis.offset);
-    const bool is_even = axis.extent > 0 && std::ranges::all_of(at, [&](const ScalarSum::Term& t) {
-                           return t.symbol == iv || k_.is_visible_from(t.symbol, loop);
-                         });
-    if (is_even && std::abs(at.factor_of(iv) * *step) >= axis.extent) return true;
+    const ScalarSum offset = expanded(k_, axis.offset);
+    const bool is_even =
+        axis.extent > 0 && std::ranges::all_of(offset, [&](const ScalarSum::Term& t) {
+          return t.symbol == iv || k_.is_visible_from(t.symbol, loop);
+        });
+    if (is_even && std::abs(offset.factor_of(iv) * *step) >= axis.extent) return true;
   }
   return false;
 }
@@ -328,13 +329,13 @@ bool is_cut_into(const LinearLayout& whole, const LinearLayout& part) {
   if (whole.rank() != part.rank()) return false;
   for (int d = 0; d < whole.rank(); ++d)
     if (whole.shape()[d] % part.shape()[d] != 0) return false;
-  Dims at = part.shape();
-  for (int d = 0; d < at.size(); ++d) at[d] = 0;
+  Dims first = part.shape();
+  for (int d = 0; d < first.size(); ++d) first[d] = 0;
   for (;;) {
-    const auto block = subtile(whole, at, part.shape());
+    const auto block = subtile(whole, first, part.shape());
     if (!block || block->layout != part) return false;
     int d = whole.rank() - 1;
-    while (d >= 0 && (at[d] += part.shape()[d]) == whole.shape()[d]) at[d--] = 0;
+    while (d >= 0 && (first[d] += part.shape()[d]) == whole.shape()[d]) first[d--] = 0;
     if (d < 0) return true;
   }
 }

@@ -87,9 +87,11 @@ bool may_be_stored_again(const Kernel& k, const OpData& store) {
   OpId op = k[store.parent].first;
   while (&k[op] != &store) op = k[op].next;
   const MemoryAccess& box = *hazards.access(op);
-  for (OpId at = k[store.parent].owner; at; at = k[k[at].parent].owner) {
-    const bool loops = is_loop(k[at]);
-    if (loops && !has_independent_iterations(k, at) && !hazards.moves_with(box, at)) return true;
+  for (OpId enclosing = k[store.parent].owner; enclosing;
+       enclosing = k[k[enclosing].parent].owner) {
+    const bool loops = is_loop(k[enclosing]);
+    if (loops && !has_independent_iterations(k, enclosing) && !hazards.moves_with(box, enclosing))
+      return true;
   }
   return false;
 }

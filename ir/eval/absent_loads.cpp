@@ -67,9 +67,9 @@ std::string absent_loads(const Kernel& k, std::span<const EvalArg> args, OpId st
     if (i >= args.size() || found.size() == kNamed) continue;
     const auto* tensor = std::get_if<TensorArg>(&args[i]);
     if (!tensor || !lacks(k, load, *tensor, store, index)) continue;
-    const Loc at = k[load].loc;
-    std::string text = fmt::format("{} at {}:{}:{}, which is [{}]", param->name, at.file, at.line,
-                                   at.column, fmt::join(tensor->dims, ", "));
+    const Loc loc = k[load].loc;
+    std::string text = fmt::format("{} at {}:{}:{}, which is [{}]", param->name, loc.file, loc.line,
+                                   loc.column, fmt::join(tensor->dims, ", "));
     if (std::ranges::find(found, text) == found.end()) found.push_back(std::move(text));
   }
   return fmt::format("{}{}", found.empty() ? "" : ": ", fmt::join(found, "; "));

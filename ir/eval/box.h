@@ -35,8 +35,8 @@ struct Box {
   /// address.
   std::optional<std::int64_t> distance(std::size_t d, std::int64_t i) const {
     if (d != gathered) return i * dims[d].step_bytes;
-    const Place& at = places[static_cast<std::size_t>(i)];
-    return at.is_inside ? std::optional(at.bytes) : std::nullopt;
+    const Place& place = places[static_cast<std::size_t>(i)];
+    return place.is_inside ? std::optional(place.bytes) : std::nullopt;
   }
 
   bool is_inside() const;

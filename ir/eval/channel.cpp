@@ -18,9 +18,9 @@ struct Phase {
 };
 
 std::optional<Phase> phase_of(Program& p, OpId id, std::size_t channel, std::size_t slot) {
-  const auto at = slot_of(p, id, channel, slot, 0);
-  if (!at) return std::nullopt;
-  return Phase{at->tile, static_cast<std::int64_t>(at->first)};
+  const auto buffer = slot_of(p, id, channel, slot, 0);
+  if (!buffer) return std::nullopt;
+  return Phase{buffer->tile, static_cast<std::int64_t>(buffer->first)};
 }
 
 }  // namespace

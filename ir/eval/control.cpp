@@ -41,11 +41,11 @@ void copy_values(Program& p, std::span<const Value> from, std::span<const Value>
 }  // namespace
 
 void Program::stop_deadlocked(OpId id, std::string why) const {
-  const auto at = coordinates();
+  const auto program = coordinates();
   throw ProgramError({Diagnostic{
       std::string(code(FindingKind::Deadlock)),
       fmt::format("kernel {} on cpu: {}: {} (program {}, {}, {})", kernel().info.name,
-                  name(FindingKind::Deadlock), why, at[0], at[1], at[2]),
+                  name(FindingKind::Deadlock), why, program[0], program[1], program[2]),
       op(id).loc,
       {},
       "all programs that have begun wait or have ended: one must write before it waits"}});
@@ -94,16 +94,17 @@ void require_progress(Program& p, OpId id, int iteration, std::span<const Value>
   if (i < before.size() && (iteration % kIterationsOfATurn != 0 ||
                             std::ranges::any_of(condition_carries(p.kernel(), id), changes)))
     return;
-  const auto& [region, at, op] = p.last_read;
+  const auto& [region, address, op] = p.last_read;
   if (region != nullptr && p.wait_for_others()) return;
   if (region == nullptr)
     stop_endless(p, id, "nothing that its condition depends on changes",
                  "assign in the body the variables that the condition reads");
   const Memory& m = p.evaluation().memory;
-  stop_endless(p, id,
-               fmt::format("it waits for {}, which {} reads and no program changes",
-                           m.describe(*region, m.address_of(*region, at)), op_at(p.kernel(), op)),
-               "all programs that still run wait, and those that have ended write nothing more");
+  stop_endless(
+      p, id,
+      fmt::format("it waits for {}, which {} reads and no program changes",
+                  m.describe(*region, m.address_of(*region, address)), op_at(p.kernel(), op)),
+      "all programs that still run wait, and those that have ended write nothing more");
 }
 
 }  // namespace

@@ -130,8 +130,8 @@ void spread_states(Program& p, OpId id, const Matrix& a, const Matrix& b, std::s
   for (std::size_t i = 0; i < a.rows; ++i) {
     const std::uint8_t row = line_state(va, (batch * a.rows + i) * a.columns, 1, a.columns);
     for (std::size_t j = 0; j < b.columns; ++j) {
-      const std::size_t at = first + i * b.columns + j;
-      out.states[at] = row | columns[j] | vacc.state(at);
+      const std::size_t element = first + i * b.columns + j;
+      out.states[element] = row | columns[j] | vacc.state(element);
     }
   }
 }

@@ -37,11 +37,10 @@ using interp::Program;
 
 void check_view_facts(const Param& param, const TensorArg& t, Type type) {
   const ViewFacts& facts = type.view_facts();
-  const auto at = [](const std::vector<std::int64_t>& list, std::size_t d, std::int64_t otherwise) {
-    return d < list.size() ? list[d] : otherwise;
-  };
+  const auto fact_or = [](const std::vector<std::int64_t>& list, std::size_t d,
+                          std::int64_t otherwise) { return d < list.size() ? list[d] : otherwise; };
   for (std::size_t d = 0; d < t.dims.size(); ++d) {
-    const std::int64_t extent = type.shape()[d], stride = at(facts.strides, d, kDynamic);
+    const std::int64_t extent = type.shape()[d], stride = fact_or(facts.strides, d, kDynamic);
     if (t.dims[d] < 0) refuse_argument(param, fmt::format("extent {} is {}", d, t.dims[d]));
     if (extent != kDynamic && extent != t.dims[d])
       refuse_argument(
@@ -49,10 +48,10 @@ void check_view_facts(const Param& param, const TensorArg& t, Type type) {
     if (stride != kDynamic && stride != t.strides[d])
       refuse_argument(param, fmt::format("stride {} is {}, the kernel was made for {}", d,
                                          t.strides[d], stride));
-    if (t.dims[d] % std::max<std::int64_t>(1, at(facts.dim_div, d, 1)) != 0)
+    if (t.dims[d] % std::max<std::int64_t>(1, fact_or(facts.dim_div, d, 1)) != 0)
       refuse_argument(param, fmt::format("extent {} is {}, not a multiple of {}", d, t.dims[d],
                                          facts.dim_div[d]));
-    if (t.strides[d] % std::max<std::int64_t>(1, at(facts.stride_div, d, 1)) != 0)
+    if (t.strides[d] % std::max<std::int64_t>(1, fact_or(facts.stride_div, d, 1)) != 0)
       refuse_argument(param, fmt::format("stride {} is {}, not a multiple of {}", d, t.strides[d],
                                          facts.stride_div[d]));
   }

@@ -153,20 +153,20 @@ void Memory::make_shadows(const Kernel& kernel) {
       order.push_back({&*regions_[i], written.contains(kernel.params()[i].value)});
   for (auto& [name, region] : reachable_) order.push_back({&region, true});
   std::ranges::sort(order, {}, [](const Candidate& c) { return c.region->begin; });
-  const auto at = [](const std::byte* p) { return reinterpret_cast<std::uintptr_t>(p); };
+  const auto address = [](const std::byte* p) { return reinterpret_cast<std::uintptr_t>(p); };
   for (std::size_t first = 0, last; first < order.size(); first = last) {
     auto block = std::make_unique<ShadowBlock>();
-    block->begin = at(order[first].region->begin);
+    block->begin = address(order[first].region->begin);
     bool is_written = false;
     for (last = first; last < order.size(); ++last) {
       const MemoryRegion& r = *order[last].region;
-      if (last > first && at(r.begin) >= block->end) break;
-      block->end = std::max(block->end, at(r.end));
+      if (last > first && address(r.begin) >= block->end) break;
+      block->end = std::max(block->end, address(r.end));
       is_written |= order[last].is_written;
       // Bytes of the smallest accessible element, if all elements have the same alignment.
       const auto size = static_cast<std::size_t>(size_bytes(r.dtype));
       block->granule = last == first ? size : std::gcd(block->granule, size);
-      block->granule = std::gcd(block->granule, at(r.begin) - block->begin);
+      block->granule = std::gcd(block->granule, address(r.begin) - block->begin);
     }
     if (!is_written) continue;
     block->allocate();
@@ -220,8 +220,8 @@ std::string Memory::describe(const MemoryRegion& region, std::int64_t address) c
   const std::int64_t bytes = address - from;
   const std::int64_t size = size_bytes(region.dtype);
   if (bytes % size != 0) return fmt::format("{} + {} bytes", region.name, bytes);
-  const std::byte* at = region.base + bytes;
-  if (region.tensor != nullptr && at >= region.begin && at < region.end)
+  const std::byte* element = region.base + bytes;
+  if (region.tensor != nullptr && element >= region.begin && element < region.end)
     if (const auto index = index_of(*region.tensor, bytes / size))
       return fmt::format("{}[{}]", region.name, fmt::join(*index, ", "));
   return fmt::format("{}[{}]", region.name, bytes / size);

@@ -41,8 +41,8 @@ class Memory {
   const MemoryRegion* holding(const std::byte* begin, const std::byte* end) const;
   /// Returns "x[3, 17]" for the address of a view's element, "p[1027]" relative to a pointer.
   std::string describe(const MemoryRegion& region, std::int64_t address) const;
-  std::int64_t address_of(const MemoryRegion& region, const std::byte* at) const {
-    return region.address + (at - region.base);
+  std::int64_t address_of(const MemoryRegion& region, const std::byte* address) const {
+    return region.address + (address - region.base);
   }
 
   RaceDetector races;

@@ -132,16 +132,16 @@ Cell cell_of_bits(bits_t<T> bits) {
 }
 
 template <Element T>
-Cell read_element(const std::byte* at) {
+Cell read_element(const std::byte* address) {
   bits_t<T> bits;
-  std::memcpy(&bits, at, sizeof bits);
+  std::memcpy(&bits, address, sizeof bits);
   return cell_of_bits<T>(bits);
 }
 
 template <Element T>
-void write_element(std::byte* at, Cell c) {
+void write_element(std::byte* address, Cell c) {
   const bits_t<T> bits = bits_of<T>(c);
-  std::memcpy(at, &bits, sizeof bits);
+  std::memcpy(address, &bits, sizeof bits);
 }
 
 /// The most negative and the largest value of an element type (infinite if the type has

@@ -22,7 +22,8 @@ void keep_common_edges(Program& p, OpId id, std::size_t axis) {
     std::vector<std::uint8_t> common(static_cast<std::size_t>(shape[d]), d == axis ? 0 : 1);
     for (std::size_t i = 0; i < operands && d != axis; ++i) {
       const auto edge = p.operand(id, i).edge(p.operand_type(id, i).shape(), d);
-      for (std::size_t at = 0; at < common.size(); ++at) common[at] &= edge.empty() ? 0 : edge[at];
+      for (std::size_t coordinate = 0; coordinate < common.size(); ++coordinate)
+        common[coordinate] &= edge.empty() ? 0 : edge[coordinate];
     }
     has_any = has_any || std::ranges::find(common, 1) != common.end();
     edges.insert(edges.end(), common.begin(), common.end());
@@ -69,7 +70,7 @@ void eval_TileConcat(Program& p, OpId id) {
   const AxisShape whole(p.result_type(id).shape(), static_cast<std::int64_t>(axis));
   TileValue& out = p.result(id);
   out.reset(static_cast<std::size_t>(p.result_type(id).count()));
-  std::size_t at = 0;
+  std::size_t begin = 0;
   for (const Value v : std::vector<Value>(p.op(id).operands.begin(), p.op(id).operands.end())) {
     const AxisShape part(p.kernel().type(v).shape(), static_cast<std::int64_t>(axis));
     const Cell* cells = p.dense(v);
@@ -77,11 +78,11 @@ void eval_TileConcat(Program& p, OpId id) {
     const std::size_t run = part.extent * part.inner;
     for (std::size_t o = 0; o < part.outer; ++o)
       for (std::size_t i = 0; i < run; ++i) {
-        const std::size_t to = (o * whole.extent + at) * whole.inner + i, from = o * run + i;
+        const std::size_t to = (o * whole.extent + begin) * whole.inner + i, from = o * run + i;
         out.cells[to] = cells[from];
         if (const std::uint8_t state = state_of(states, from)) out.add_state(to, state);
       }
-    at += part.extent;
+    begin += part.extent;
     if (!out.origin) out.origin = p.value(v).origin;
   }
   keep_common_edges(p, id, axis);
@@ -96,13 +97,13 @@ void eval_Gather(Program& p, OpId id) {
   TileValue& out = p.result(id);
   out.reset(static_cast<std::size_t>(p.result_type(id).count()));
   for (std::size_t i = 0; i < out.cells.size(); ++i) {
-    const auto at = static_cast<std::uint64_t>(indices[i].i);
+    const auto index = static_cast<std::uint64_t>(indices[i].i);
     out.cells[i] = Cell{.i = 0};
     std::uint8_t state = state_of(index_states, i);
-    if ((state & kAbsent) == 0 && at < from.extent) {
+    if ((state & kAbsent) == 0 && index < from.extent) {
       const std::size_t outer = i / (to.extent * to.inner), inner = i % to.inner;
       const std::size_t chosen =
-          (outer * from.extent + static_cast<std::size_t>(at)) * from.inner + inner;
+          (outer * from.extent + static_cast<std::size_t>(index)) * from.inner + inner;
       out.cells[i] = cells[chosen];
       state |= state_of(states, chosen);
     }
@@ -132,10 +133,11 @@ void eval_Scatter(Program& p, OpId id) {
   const std::size_t count = from.outer * from.extent * from.inner;
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint8_t state = state_of(index_states, i) | state_of(value_states, i);
-    const auto at = static_cast<std::uint64_t>(indices[i].i);
-    if ((state & kAbsent) != 0 || at >= to.extent) continue;
+    const auto index = static_cast<std::uint64_t>(indices[i].i);
+    if ((state & kAbsent) != 0 || index >= to.extent) continue;
     const std::size_t outer = i / (from.extent * from.inner), inner = i % from.inner;
-    const std::size_t place = (outer * to.extent + static_cast<std::size_t>(at)) * to.inner + inner;
+    const std::size_t place =
+        (outer * to.extent + static_cast<std::size_t>(index)) * to.inner + inner;
     if (stores && written[place])
       p.report(FindingKind::ScatterRepeats, id, p.op(id).loc,
                [&] { return std::string("two elements of a scatter are stored at one index"); });

@@ -69,17 +69,17 @@ class PointerOp {
     }
     const auto size = static_cast<std::size_t>(size_bytes(pointee_));
     const Memory& memory = p_.evaluation().memory;
-    std::byte* at = memory.resolve(pointer.cell(i).i, size, region);
-    if (at == nullptr) report_outside(pointer.cell(i).i, verb);
-    return at;
+    std::byte* address = memory.resolve(pointer.cell(i).i, size, region);
+    if (address == nullptr) report_outside(pointer.cell(i).i, verb);
+    return address;
   }
   /// Returns an element of a value operand, checked before it is written to memory.
-  Cell stored(std::size_t i, const MemoryRegion& region, const std::byte* at,
+  Cell stored(std::size_t i, const MemoryRegion& region, const std::byte* address,
               std::size_t operand = 1) {
     const Lane& value = lanes_[operand];
     if ((value.state(i) & kPoison) != 0) {
       const Memory& m = p_.evaluation().memory;
-      p_.report_poison(id_, "writes", "to " + m.describe(region, m.address_of(region, at)),
+      p_.report_poison(id_, "writes", "to " + m.describe(region, m.address_of(region, address)),
                        value.origin);
     }
     return value.cell(i);
@@ -153,11 +153,11 @@ void eval_Load(Program& p, OpId id) {
         out.origin = id;
       }
     } else if (const MemoryRegion* region = nullptr;
-               const std::byte* at = op.address(i, "reads", region)) {
+               const std::byte* address = op.address(i, "reads", region)) {
       std::uint64_t bits = 0;
-      std::memcpy(&bits, at, size);
+      std::memcpy(&bits, address, size);
       out.cells[i] = from_bits(bits, op.pointee());
-      p.touch_read(*region, at, size, id);
+      p.touch_read(*region, address, size, id);
       op.check_promise(i);
     }
   }
@@ -169,14 +169,14 @@ void eval_Store(Program& p, OpId id) {
   for (std::size_t i = 0; i < op.count(); ++i) {
     if (op.is_absent(i) || (op.lane(1).state(i) & kAbsent) != 0 || op.is_masked_off(i)) continue;
     const MemoryRegion* region = nullptr;
-    std::byte* at = op.address(i, "writes", region);
-    if (at == nullptr) continue;
-    p.touch_write(*region, at, size, id);
+    std::byte* address = op.address(i, "writes", region);
+    if (address == nullptr) continue;
+    p.touch_write(*region, address, size, id);
     op.check_promise(i);
-    const std::uint64_t bits = to_bits(op.stored(i, *region, at), op.pointee());
-    const bool is_new = std::memcmp(at, &bits, size) != 0;
-    std::memcpy(at, &bits, size);
-    p.stored.push_back({region, at, bits, is_new});
+    const std::uint64_t bits = to_bits(op.stored(i, *region, address), op.pointee());
+    const bool is_new = std::memcmp(address, &bits, size) != 0;
+    std::memcpy(address, &bits, size);
+    p.stored.push_back({region, address, bits, is_new});
   }
   p.report_repeats(id);
 }
@@ -205,15 +205,15 @@ void update_elements(Program& p, OpId id, PointerOp& op, std::size_t values, con
       continue;
     }
     const MemoryRegion* region = nullptr;
-    std::byte* at = op.address(i, verb, region);
-    if (at == nullptr) continue;
-    p.touch_atomic(*region, at, size, id, p.attrs(id).s(AttrName::sem, "relaxed"));
+    std::byte* address = op.address(i, verb, region);
+    if (address == nullptr) continue;
+    p.touch_atomic(*region, address, size, id, p.attrs(id).s(AttrName::sem, "relaxed"));
     std::uint64_t before = 0;
-    std::memcpy(&before, at, size);
+    std::memcpy(&before, address, size);
     out.cells[i] = from_bits(before, op.pointee());
-    const std::uint64_t after = update(i, before, *region, at);
+    const std::uint64_t after = update(i, before, *region, address);
     if (after == before) continue;
-    std::memcpy(at, &after, size);
+    std::memcpy(address, &after, size);
     ++p.effects;
   }
 }
@@ -223,22 +223,23 @@ void update_elements(Program& p, OpId id, PointerOp& op, std::size_t values, con
 void eval_AtomicRmw(Program& p, OpId id) {
   PointerOp op(p, id, 2);
   const Combine combine = combine_of(p.attrs(id).s(AttrName::kind));
-  update_elements(
-      p, id, op, 1, "updates",
-      [&](std::size_t i, std::uint64_t before, const MemoryRegion& region, const std::byte* at) {
-        return to_bits(
-            combine(from_bits(before, op.pointee()), op.stored(i, region, at), op.pointee()),
-            op.pointee());
-      });
+  update_elements(p, id, op, 1, "updates",
+                  [&](std::size_t i, std::uint64_t before, const MemoryRegion& region,
+                      const std::byte* address) {
+                    return to_bits(combine(from_bits(before, op.pointee()),
+                                           op.stored(i, region, address), op.pointee()),
+                                   op.pointee());
+                  });
 }
 
 void eval_AtomicCas(Program& p, OpId id) {
   PointerOp op(p, id, 3);
   update_elements(
       p, id, op, 2, "updates",
-      [&](std::size_t i, std::uint64_t before, const MemoryRegion& region, const std::byte* at) {
-        const std::uint64_t expected = to_bits(op.stored(i, region, at), op.pointee()),
-                            desired = to_bits(op.stored(i, region, at, 2), op.pointee());
+      [&](std::size_t i, std::uint64_t before, const MemoryRegion& region,
+          const std::byte* address) {
+        const std::uint64_t expected = to_bits(op.stored(i, region, address), op.pointee()),
+                            desired = to_bits(op.stored(i, region, address, 2), op.pointee());
         return before == expected ? desired : before;
       });
 }
@@ -257,13 +258,13 @@ void eval_AtomicStore(Program& p, OpId id) {
   for (std::size_t i = 0; i < op.count(); ++i) {
     if (op.is_absent(i) || (op.lane(1).state(i) & kAbsent) != 0 || op.is_masked_off(i)) continue;
     const MemoryRegion* region = nullptr;
-    std::byte* at = op.address(i, "writes", region);
-    if (at == nullptr) continue;
-    p.touch_atomic(*region, at, size, id, p.attrs(id).s(AttrName::sem, "relaxed"));
-    const std::uint64_t bits = to_bits(op.stored(i, *region, at), op.pointee());
+    std::byte* address = op.address(i, "writes", region);
+    if (address == nullptr) continue;
+    p.touch_atomic(*region, address, size, id, p.attrs(id).s(AttrName::sem, "relaxed"));
+    const std::uint64_t bits = to_bits(op.stored(i, *region, address), op.pointee());
     std::uint64_t before = 0;
-    std::memcpy(&before, at, size);
-    std::memcpy(at, &bits, size);
+    std::memcpy(&before, address, size);
+    std::memcpy(address, &bits, size);
     p.effects += bits != before ? 1 : 0;
   }
 }
@@ -285,11 +286,11 @@ void eval_WaitUntil(Program& p, OpId id) {
   const DType d = op.pointee();
   const auto size = static_cast<std::size_t>(size_bytes(d));
   const MemoryRegion* region = nullptr;
-  const std::byte* at = wanted ? op.address(0, "waits for", region) : nullptr;
-  while (at != nullptr) {
-    p.touch_atomic(*region, at, size, id, "acquire");
+  const std::byte* address = wanted ? op.address(0, "waits for", region) : nullptr;
+  while (address != nullptr) {
+    p.touch_atomic(*region, address, size, id, "acquire");
     std::uint64_t bits = 0;
-    std::memcpy(&bits, at, size);
+    std::memcpy(&bits, address, size);
     const Cell found = from_bits(bits, d);
     if (is_reached(kind, found, *wanted, d)) return;
     if (p.wait_for_others()) continue;
@@ -299,7 +300,7 @@ void eval_WaitUntil(Program& p, OpId id) {
     };
     p.stop_deadlocked(
         id, fmt::format("wait_until waits until {} is {}{}; it is {}, and no program changes it",
-                        memory.describe(*region, memory.address_of(*region, at)),
+                        memory.describe(*region, memory.address_of(*region, address)),
                         kind == "eq" ? "" : "at least ", number(*wanted), number(found.i)));
   }
 }
@@ -311,13 +312,13 @@ std::optional<std::uint32_t> count_up(Program& p, OpId id, std::int64_t total,
                                       std::string_view sem) {
   PointerOp op(p, id, 2);
   const MemoryRegion* region = nullptr;
-  std::byte* at = op.address(0, "counts in", region);
-  if (at == nullptr) return std::nullopt;
+  std::byte* address = op.address(0, "counts in", region);
+  if (address == nullptr) return std::nullopt;
   std::uint32_t before = 0;
-  p.touch_atomic(*region, at, sizeof before, id, sem);
-  std::memcpy(&before, at, sizeof before);
+  p.touch_atomic(*region, address, sizeof before, id, sem);
+  std::memcpy(&before, address, sizeof before);
   const std::uint32_t now = before + 1 >= total ? 0 : before + 1;
-  std::memcpy(at, &now, sizeof now);
+  std::memcpy(address, &now, sizeof now);
   ++p.effects;
   return before;
 }

@@ -200,7 +200,8 @@ void Program::report_poison(OpId id, std::string_view before, std::string_view a
   });
 }
 
-void Program::report_race(const MemoryRegion& region, const std::byte* at, OpId id, Touch other) {
+void Program::report_race(const MemoryRegion& region, const std::byte* address, OpId id,
+                          Touch other) {
   report(FindingKind::Race, id, op(id).loc, [&] {
     const auto describe = [&](std::int64_t program, OpId by) {
       const auto c = evaluation_.coordinates(program);
@@ -211,45 +212,47 @@ void Program::report_race(const MemoryRegion& region, const std::byte* at, OpId 
     if (index_ < other.program()) std::swap(own_text, other_text);
     const Memory& m = evaluation_.memory;
     return fmt::format("{} is touched without an order by {} and {}",
-                       m.describe(region, m.address_of(region, at)), other_text, own_text);
+                       m.describe(region, m.address_of(region, address)), other_text, own_text);
   });
 }
 
 /// Uses the same granularity as the race detector's shadow memory.
-void Program::touch_in_steps(const MemoryRegion& region, const std::byte* at, std::size_t size,
+void Program::touch_in_steps(const MemoryRegion& region, const std::byte* address, std::size_t size,
                              OpId id, StepUse use) {
   const std::size_t granule = region.shadow->granule;
   for (StepRaces& steps : independent)
     for (std::size_t n = 0; n < size; n += granule) {
-      const auto earlier = steps.touch(reinterpret_cast<std::uintptr_t>(at + n), use, id);
+      const auto earlier = steps.touch(reinterpret_cast<std::uintptr_t>(address + n), use, id);
       if (!earlier) continue;
       report(FindingKind::StepRace, id, op(id).loc, [&] {
         const Memory& m = evaluation_.memory;
         return fmt::format(
             "{} is touched by {} in one step and by {} in a later one of the {}, "
             "whose steps are declared independent",
-            m.describe(region, m.address_of(region, at)), op_at(kernel(), *earlier),
+            m.describe(region, m.address_of(region, address)), op_at(kernel(), *earlier),
             op_at(kernel(), id), op_at(kernel(), steps.loop()));
       });
     }
 }
 
-void Program::touch_read(const MemoryRegion& region, const std::byte* at, std::size_t size,
+void Program::touch_read(const MemoryRegion& region, const std::byte* address, std::size_t size,
                          OpId id) {
-  last_read = {&region, at, id};
+  last_read = {&region, address, id};
   if (region.shadow == nullptr) return;
-  if (!independent.empty()) touch_in_steps(region, at, size, id, StepUse::Read);
-  if (const auto other = evaluation_.memory.races.read(*region.shadow, at, size, clock_, id.index))
-    report_race(region, at, id, *other);
+  if (!independent.empty()) touch_in_steps(region, address, size, id, StepUse::Read);
+  if (const auto other =
+          evaluation_.memory.races.read(*region.shadow, address, size, clock_, id.index))
+    report_race(region, address, id, *other);
 }
 
-void Program::touch_write(const MemoryRegion& region, const std::byte* at, std::size_t size,
+void Program::touch_write(const MemoryRegion& region, const std::byte* address, std::size_t size,
                           OpId id) {
   ++effects;
   if (region.shadow == nullptr) return;
-  if (!independent.empty()) touch_in_steps(region, at, size, id, StepUse::Write);
-  if (const auto other = evaluation_.memory.races.write(*region.shadow, at, size, clock_, id.index))
-    report_race(region, at, id, *other);
+  if (!independent.empty()) touch_in_steps(region, address, size, id, StepUse::Write);
+  if (const auto other =
+          evaluation_.memory.races.write(*region.shadow, address, size, clock_, id.index))
+    report_race(region, address, id, *other);
 }
 
 void Program::report_repeats(OpId id) {
@@ -271,16 +274,16 @@ void Program::report_repeats(OpId id) {
   stored.clear();
 }
 
-void Program::touch_atomic(const MemoryRegion& region, const std::byte* at, std::size_t size,
+void Program::touch_atomic(const MemoryRegion& region, const std::byte* address, std::size_t size,
                            OpId id, std::string_view sem) {
-  last_read = {&region, at, id};
+  last_read = {&region, address, id};
   if (region.shadow == nullptr) return;
-  if (!independent.empty()) touch_in_steps(region, at, size, id, StepUse::Atomic);
+  if (!independent.empty()) touch_in_steps(region, address, size, id, StepUse::Atomic);
   RaceDetector& races = evaluation_.memory.races;
-  if (sem == "acquire" || sem == "acq_rel") races.acquire(at, clock_);
-  if (const auto other = races.atomic(*region.shadow, at, size, clock_, id.index))
-    report_race(region, at, id, *other);
-  if (sem == "release" || sem == "acq_rel") races.release(at, clock_);
+  if (sem == "acquire" || sem == "acq_rel") races.acquire(address, clock_);
+  if (const auto other = races.atomic(*region.shadow, address, size, clock_, id.index))
+    report_race(region, address, id, *other);
+  if (sem == "release" || sem == "acq_rel") races.release(address, clock_);
 }
 
 }  // namespace tegula::ir::interp

@@ -188,13 +188,13 @@ class Program {
   /// Reports `<op> <before> poison <after>`.
   void report_poison(OpId op, std::string_view before, std::string_view after, OpId origin);
 
-  /// Report an access to `size` bytes of `region` at `at` to the race detector.
-  void touch_read(const MemoryRegion& region, const std::byte* at, std::size_t size, OpId op);
-  void touch_write(const MemoryRegion& region, const std::byte* at, std::size_t size, OpId op);
+  /// Report an access to `size` bytes of `region` at `address` to the race detector.
+  void touch_read(const MemoryRegion& region, const std::byte* address, std::size_t size, OpId op);
+  void touch_write(const MemoryRegion& region, const std::byte* address, std::size_t size, OpId op);
   /// Reports an element of `stored` that was written twice, with different values; clears the list.
   void report_repeats(OpId op);
   /// `sem`: memory order of the op, as in its attribute.
-  void touch_atomic(const MemoryRegion& region, const std::byte* at, std::size_t size, OpId op,
+  void touch_atomic(const MemoryRegion& region, const std::byte* address, std::size_t size, OpId op,
                     std::string_view sem);
 
   /// Lets other programs run, if they can, until one has changed memory. Returns false if none can.
@@ -237,9 +237,9 @@ class Program {
   void bind_params();
   bool count_repeat(FindingKind kind, OpId op);
   void add_finding(FindingKind kind, OpId op, Loc loc, std::string text);
-  void touch_in_steps(const MemoryRegion& region, const std::byte* at, std::size_t size, OpId op,
-                      StepUse use);
-  void report_race(const MemoryRegion& region, const std::byte* at, OpId op, Touch other);
+  void touch_in_steps(const MemoryRegion& region, const std::byte* address, std::size_t size,
+                      OpId op, StepUse use);
+  void report_race(const MemoryRegion& region, const std::byte* address, OpId op, Touch other);
 
   Evaluation& evaluation_;
   std::int64_t index_ = 0;

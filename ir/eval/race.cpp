@@ -37,9 +37,10 @@ void remember(std::uint64_t& word, std::uint64_t& other, Touch me, const Program
 }
 
 template <class Visit>
-std::optional<Touch> for_each_shadow(ShadowBlock& block, const std::byte* at, std::size_t size,
+std::optional<Touch> for_each_shadow(ShadowBlock& block, const std::byte* address, std::size_t size,
                                      const Visit& visit) {
-  const std::size_t first = (reinterpret_cast<std::uintptr_t>(at) - block.begin) / block.granule;
+  const std::size_t first =
+      (reinterpret_cast<std::uintptr_t>(address) - block.begin) / block.granule;
   const std::size_t count = std::max<std::size_t>(1, size / block.granule);
   std::optional<Touch> found;
   for (std::size_t i = first; i < first + count; ++i)
@@ -80,33 +81,36 @@ bool ProgramClock::is_ordered_before_now(Touch past) const {
   return it != known_.end() && past.epoch() <= it->second;
 }
 
-std::optional<Touch> RaceDetector::read(ShadowBlock& block, const std::byte* at, std::size_t size,
-                                        const ProgramClock& clock, std::uint32_t op) {
-  return for_each_shadow(block, at, size, [&](Shadow& s) {
+std::optional<Touch> RaceDetector::read(ShadowBlock& block, const std::byte* address,
+                                        std::size_t size, const ProgramClock& clock,
+                                        std::uint32_t op) {
+  return for_each_shadow(block, address, size, [&](Shadow& s) {
     remember(s.reader, s.other_reader, clock.access(op), clock);
     return first_conflict(clock, s.writer, s.atomic, s.other_atomic);
   });
 }
 
-std::optional<Touch> RaceDetector::write(ShadowBlock& block, const std::byte* at, std::size_t size,
-                                         const ProgramClock& clock, std::uint32_t op) {
-  return for_each_shadow(block, at, size, [&](Shadow& s) {
+std::optional<Touch> RaceDetector::write(ShadowBlock& block, const std::byte* address,
+                                         std::size_t size, const ProgramClock& clock,
+                                         std::uint32_t op) {
+  return for_each_shadow(block, address, size, [&](Shadow& s) {
     const Touch past(std::atomic_ref(s.writer).exchange(clock.access(op).word()));
     if (past && !clock.is_ordered_before_now(past)) return std::optional(past);
     return first_conflict(clock, s.reader, s.other_reader, s.atomic, s.other_atomic);
   });
 }
 
-std::optional<Touch> RaceDetector::atomic(ShadowBlock& block, const std::byte* at, std::size_t size,
-                                          const ProgramClock& clock, std::uint32_t op) {
-  return for_each_shadow(block, at, size, [&](Shadow& s) {
+std::optional<Touch> RaceDetector::atomic(ShadowBlock& block, const std::byte* address,
+                                          std::size_t size, const ProgramClock& clock,
+                                          std::uint32_t op) {
+  return for_each_shadow(block, address, size, [&](Shadow& s) {
     remember(s.atomic, s.other_atomic, clock.access(op), clock);
     return first_conflict(clock, s.writer, s.reader, s.other_reader);
   });
 }
 
-void RaceDetector::acquire(const std::byte* at, ProgramClock& clock) {
-  const auto it = released_.find(at);
+void RaceDetector::acquire(const std::byte* address, ProgramClock& clock) {
+  const auto it = released_.find(address);
   if (it == released_.end()) return;
   for (const auto& [program, epoch] : it->second) {
     auto& known = clock.known_[program];
@@ -114,8 +118,8 @@ void RaceDetector::acquire(const std::byte* at, ProgramClock& clock) {
   }
 }
 
-void RaceDetector::release(const std::byte* at, ProgramClock& clock) {
-  auto& released = released_[at];
+void RaceDetector::release(const std::byte* address, ProgramClock& clock) {
+  auto& released = released_[address];
   for (const auto& [program, epoch] : clock.known_) {
     auto& r = released[program];
     r = std::max(r, epoch);

@@ -68,17 +68,17 @@ class ProgramClock {
 
 class RaceDetector {
  public:
-  /// Returns the earlier access that conflicts, if any. The `size` bytes at `at` must be inside
-  /// `block`.
-  std::optional<Touch> read(ShadowBlock& block, const std::byte* at, std::size_t size,
+  /// Returns the earlier access that conflicts, if any. The `size` bytes at `address` must be
+  /// inside `block`.
+  std::optional<Touch> read(ShadowBlock& block, const std::byte* address, std::size_t size,
                             const ProgramClock& clock, std::uint32_t op);
-  std::optional<Touch> write(ShadowBlock& block, const std::byte* at, std::size_t size,
+  std::optional<Touch> write(ShadowBlock& block, const std::byte* address, std::size_t size,
                              const ProgramClock& clock, std::uint32_t op);
-  std::optional<Touch> atomic(ShadowBlock& block, const std::byte* at, std::size_t size,
+  std::optional<Touch> atomic(ShadowBlock& block, const std::byte* address, std::size_t size,
                               const ProgramClock& clock, std::uint32_t op);
   /// Apply an atomic's memory order, before and after it. Must be called from a single thread.
-  void acquire(const std::byte* at, ProgramClock& clock);
-  void release(const std::byte* at, ProgramClock& clock);
+  void acquire(const std::byte* address, ProgramClock& clock);
+  void release(const std::byte* address, ProgramClock& clock);
 
  private:
   std::unordered_map<const std::byte*, std::unordered_map<std::uint32_t, std::uint32_t>> released_;

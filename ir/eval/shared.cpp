@@ -81,8 +81,8 @@ void for_each_slot_in(const SharedTile& t, std::int64_t begin, std::int64_t end,
   const auto elements = static_cast<std::int64_t>(t.cells.size()) / slots;
   const std::int64_t slot_bytes = t.bytes / slots;
   for (std::int64_t s = 0; s < slots; ++s) {
-    const std::int64_t at = t.offset + s * slot_bytes;
-    if (at < end && begin < at + slot_bytes) visit(s * elements, elements);
+    const std::int64_t slot_begin = t.offset + s * slot_bytes;
+    if (slot_begin < end && begin < slot_begin + slot_bytes) visit(s * elements, elements);
   }
 }
 

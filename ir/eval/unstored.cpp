@@ -11,9 +11,9 @@
 namespace tegula::ir::interp {
 namespace {
 
-bool is_stored(const MemoryRegion& r, const std::byte* at) {
+bool is_stored(const MemoryRegion& r, const std::byte* address) {
   if (r.shadow == nullptr) return false;
-  const auto i = (reinterpret_cast<std::uintptr_t>(at) - r.shadow->begin) / r.shadow->granule;
+  const auto i = (reinterpret_cast<std::uintptr_t>(address) - r.shadow->begin) / r.shadow->granule;
   const Shadow& s = r.shadow->shadows[i];
   return s.writer != 0 || s.atomic != 0;
 }
@@ -52,13 +52,13 @@ OpId first_store_to(const Kernel& k, Value view) {
 
 }  // namespace
 
-void note_drop(Program& p, OpId store, const MemoryRegion& region, const std::byte* at) {
+void note_drop(Program& p, OpId store, const MemoryRegion& region, const std::byte* address) {
   constexpr std::size_t kMost = 256;
   Evaluation& e = p.evaluation();
   if (!e.options.find_unstored || std::ranges::find(p.dropped, store) != p.dropped.end()) return;
   p.dropped.push_back(store);
   const std::lock_guard lock(e.mutex);
-  if (e.drops.size() < kMost) e.drops.push_back({store, &region, at, p.coordinates()});
+  if (e.drops.size() < kMost) e.drops.push_back({store, &region, address, p.coordinates()});
 }
 
 void find_unstored(Evaluation& e) {
@@ -84,8 +84,9 @@ void find_unstored(Evaluation& e) {
     if (drop != e.drops.end() && drop->region == r) {
       store = drop->op;
       program = drop->program;
-      if (const auto at = index_of_address(*r->tensor, reinterpret_cast<std::uintptr_t>(drop->at)))
-        text += "; " + left_out(k, e.args, store, r->name, *at);
+      if (const auto index =
+              index_of_address(*r->tensor, reinterpret_cast<std::uintptr_t>(drop->at)))
+        text += "; " + left_out(k, e.args, store, r->name, *index);
     }
     e.found.push_back(
         {store, {FindingKind::Unstored, std::move(text), store ? k[store].loc : Loc(), program}});

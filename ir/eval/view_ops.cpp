@@ -73,12 +73,12 @@ void select_places(Program& p, OpId id, Value tile, std::size_t d, Box& box) {
   box.places.resize(static_cast<std::size_t>(p.kernel().type(tile).count()));
   bool is_poison = false;
   for (std::size_t i = 0; i < box.places.size(); ++i) {
-    Box::Place& at = box.places[i];
+    Box::Place& place = box.places[i];
     const std::uint8_t state = states == nullptr ? 0 : states[i];
     is_poison |= (state & (kAbsent | kPoison)) == kPoison;
-    at.is_absent |= (state & kAbsent) != 0;
-    at.is_inside &= state == 0 && index[i].i >= 0 && index[i].i < t.dims[d];
-    if (at.is_inside) at.bytes += index[i].i * t.strides[d] * size_bytes(t.dtype);
+    place.is_absent |= (state & kAbsent) != 0;
+    place.is_inside &= state == 0 && index[i].i >= 0 && index[i].i < t.dims[d];
+    if (place.is_inside) place.bytes += index[i].i * t.strides[d] * size_bytes(t.dtype);
   }
   if (is_poison)
     p.report_poison(id, "selects elements", "of " + std::string(name_of(box)),
@@ -92,9 +92,9 @@ std::pair<std::int64_t, std::int64_t> reach_of(const Box& box) {
   for (std::size_t d = 0; d < box.dims.size(); ++d) {
     std::optional<std::int64_t> least, most;
     for (std::int64_t i = box.dims[d].low; i < box.dims[d].high; ++i)
-      if (const auto at = box.distance(d, i)) {
-        least = std::min(least.value_or(*at), *at);
-        most = std::max(most.value_or(*at), *at);
+      if (const auto distance = box.distance(d, i)) {
+        least = std::min(least.value_or(*distance), *distance);
+        most = std::max(most.value_or(*distance), *distance);
       }
     low += least.value_or(0), high += most.value_or(0);
   }
@@ -140,9 +140,9 @@ void check_made(Program& p, OpId id, const MadeView& view, Type type, Box& box) 
       return fmt::format("{} {} a view at {:#x}, which no argument owns", mnemonic, verb,
                          view.address);
     const Memory& memory = p.evaluation().memory;
-    const std::byte* at = box.first + low < region->begin ? box.first + low : box.first + high;
+    const std::byte* outside = box.first + low < region->begin ? box.first + low : box.first + high;
     return fmt::format("{} {} {}, outside of {} ({} bytes)", mnemonic, verb,
-                       memory.describe(*region, memory.address_of(*region, at)), region->name,
+                       memory.describe(*region, memory.address_of(*region, outside)), region->name,
                        region->end - region->begin);
   });
 }
@@ -233,13 +233,14 @@ void read_box(Program& p, OpId id, const Box& box, Cell* cells) {
   if (!box.is_inside()) std::fill_n(cells, box.count(), Cell{.i = 0});
   visit_dtype(box.tensor->dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    for_each_inside(box,
-                    [&](std::size_t i, const std::byte* at) { cells[i] = read_element<T>(at); });
+    for_each_inside(
+        box, [&](std::size_t i, const std::byte* address) { cells[i] = read_element<T>(address); });
   });
   if (box.region == nullptr || box.region->shadow == nullptr) return;
   const auto size = static_cast<std::size_t>(size_bytes(box.tensor->dtype));
-  for_each_inside(
-      box, [&](std::size_t, const std::byte* at) { p.touch_read(*box.region, at, size, id); });
+  for_each_inside(box, [&](std::size_t, const std::byte* address) {
+    p.touch_read(*box.region, address, size, id);
+  });
 }
 
 void eval_ProgramId(Program& p, OpId id) {
@@ -310,28 +311,28 @@ void for_each_stored(Program& p, OpId id, const Write& write) {
   const std::uint8_t* states = p.states(tile);
   if (box.region == nullptr) return;
   const MemoryRegion& region = *box.region;
-  for_each_inside(box, [&](std::size_t i, const std::byte* at) {
-    if (states != nullptr && (states[i] & kAbsent) != 0) return note_drop(p, id, region, at);
+  for_each_inside(box, [&](std::size_t i, const std::byte* address) {
+    if (states != nullptr && (states[i] & kAbsent) != 0) return note_drop(p, id, region, address);
     if (states != nullptr && (states[i] & kPoison) != 0) {
       const Memory& m = p.evaluation().memory;
-      p.report_poison(id, "writes", "to " + m.describe(region, m.address_of(region, at)),
+      p.report_poison(id, "writes", "to " + m.describe(region, m.address_of(region, address)),
                       p.value(tile).origin);
     }
-    write(region, i, region.base + (at - region.base), cells[i]);
+    write(region, i, region.base + (address - region.base), cells[i]);
   });
 }
 
 /// Combines the element with the value according to attr kind, and returns the old element.
-Cell combine_at(Program& p, OpId id, const MemoryRegion& region, std::byte* at, Cell value) {
+Cell combine_at(Program& p, OpId id, const MemoryRegion& region, std::byte* address, Cell value) {
   const DType dtype = p.operand_type(id, 0).dtype();
   const auto size = static_cast<std::size_t>(size_bytes(dtype));
-  p.touch_atomic(region, at, size, id, "relaxed");
+  p.touch_atomic(region, address, size, id, "relaxed");
   std::uint64_t bits = 0;
-  std::memcpy(&bits, at, size);
+  std::memcpy(&bits, address, size);
   const Cell old = from_bits(bits, dtype);
   const std::uint64_t before = bits;
   bits = to_bits(combine_of(p.attrs(id).s(AttrName::kind))(old, value, dtype), dtype);
-  std::memcpy(at, &bits, size);
+  std::memcpy(address, &bits, size);
   p.effects += bits != before ? 1 : 0;
   return old;
 }
@@ -340,22 +341,23 @@ Cell combine_at(Program& p, OpId id, const MemoryRegion& region, std::byte* at, 
 
 void eval_StoreView(Program& p, OpId id) {
   if (p.attrs(id).find(AttrName::kind) != nullptr)
-    return for_each_stored(p, id,
-                           [&](const MemoryRegion& region, std::size_t, std::byte* at, Cell value) {
-                             combine_at(p, id, region, at, value);
-                           });
+    return for_each_stored(
+        p, id, [&](const MemoryRegion& region, std::size_t, std::byte* address, Cell value) {
+          combine_at(p, id, region, address, value);
+        });
   const bool scatters = access_of(p.kernel(), p.op(id)).gathered_dim() >= 0;
   visit_dtype(p.operand_type(id, 0).dtype(), [&](auto tag) {
     const auto size = sizeof(typename decltype(tag)::type);
-    for_each_stored(p, id, [&](const MemoryRegion& region, std::size_t, std::byte* at, Cell value) {
-      p.touch_write(region, at, size, id);
-      std::uint64_t before = 0, bits = 0;
-      if (scatters) std::memcpy(&before, at, size);
-      write_element<typename decltype(tag)::type>(at, value);
-      if (!scatters) return;
-      std::memcpy(&bits, at, size);
-      p.stored.push_back({&region, at, bits, bits != before});
-    });
+    for_each_stored(p, id,
+                    [&](const MemoryRegion& region, std::size_t, std::byte* address, Cell value) {
+                      p.touch_write(region, address, size, id);
+                      std::uint64_t before = 0, bits = 0;
+                      if (scatters) std::memcpy(&before, address, size);
+                      write_element<typename decltype(tag)::type>(address, value);
+                      if (!scatters) return;
+                      std::memcpy(&bits, address, size);
+                      p.stored.push_back({&region, address, bits, bits != before});
+                    });
   });
   p.report_repeats(id);
 }
@@ -373,10 +375,11 @@ void eval_AtomicView(Program& p, OpId id) {
   out.states.assign(out.cells.size(), box.is_outside ? kPoison : 0);
   for (std::size_t i = 0; i < out.states.size(); ++i) out.states[i] |= value.state(i) & kAbsent;
   out.origin = id;
-  for_each_stored(p, id, [&](const MemoryRegion& region, std::size_t i, std::byte* at, Cell value) {
-    out.cells[i] = combine_at(p, id, region, at, value);
-    out.states[i] = 0;
-  });
+  for_each_stored(p, id,
+                  [&](const MemoryRegion& region, std::size_t i, std::byte* address, Cell value) {
+                    out.cells[i] = combine_at(p, id, region, address, value);
+                    out.states[i] = 0;
+                  });
 }
 
 }  // namespace tegula::ir::interp

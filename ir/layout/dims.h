@@ -38,12 +38,12 @@ class Dims {
   constexpr int operator[](int i) const { return values_.at(static_cast<std::size_t>(i)); }
   constexpr int& operator[](int i) { return values_.at(static_cast<std::size_t>(i)); }
   constexpr void push_back(int v) { values_.at(static_cast<std::size_t>(size_++)) = v; }
-  constexpr void insert(int at, int v) {
+  constexpr void insert(int position, int v) {
     push_back(v);
-    for (int i = size_ - 1; i > at; --i) std::swap((*this)[i], (*this)[i - 1]);
+    for (int i = size_ - 1; i > position; --i) std::swap((*this)[i], (*this)[i - 1]);
   }
-  constexpr void erase(int at) {
-    for (int i = at; i + 1 < size_; ++i) (*this)[i] = (*this)[i + 1];
+  constexpr void erase(int position) {
+    for (int i = position; i + 1 < size_; ++i) (*this)[i] = (*this)[i + 1];
     (*this)[--size_] = 0;
   }
   constexpr const int* begin() const { return values_.data(); }

@@ -78,12 +78,12 @@ LinearLayout slice(const LinearLayout& layout, int dim) {
   return drop_register_copies(LinearLayout(spec)).layout;
 }
 
-LinearLayout expand_dim(const LinearLayout& layout, int at) {
+LinearLayout expand_dim(const LinearLayout& layout, int position) {
   LayoutSpec spec = layout.spec();
-  spec.shape.insert(at, 1);
-  spec.bits.insert(at, 0);
-  for_each_basis(spec, [at](Dims& basis) { basis.insert(at, 0); });
-  for (Repeat& r : spec.repeats) r.dim += r.dim >= at;
+  spec.shape.insert(position, 1);
+  spec.bits.insert(position, 0);
+  for_each_basis(spec, [position](Dims& basis) { basis.insert(position, 0); });
+  for (Repeat& r : spec.repeats) r.dim += r.dim >= position;
   return LinearLayout(spec);
 }
 

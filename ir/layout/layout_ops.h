@@ -22,8 +22,8 @@ struct RegisterView {
 /// dropped; lanes, warps and blocks along `dim` hold copies.
 LinearLayout slice(const LinearLayout& layout, int dim);
 
-/// Inserts a new dimension of extent 1 before dimension `at`.
-LinearLayout expand_dim(const LinearLayout& layout, int at);
+/// Inserts a new dimension of extent 1 before dimension `position`.
+LinearLayout expand_dim(const LinearLayout& layout, int position);
 /// Makes dimension i of the result dimension order[i] of the operand.
 LinearLayout permute(const LinearLayout& layout, const Dims& order);
 /// Changes the shape; elements keep their row-major number. Refused if a repeat digit would end up

@@ -342,9 +342,9 @@ class CheckAbsence {
   std::string text(const PresentLine& lacks) const {
     std::string out;
     for (const LoadedInterval& i : lacks.all) {
-      const Loc at = k_[i.load].loc;
+      const Loc loc = k_[i.load].loc;
       const std::string one =
-          fmt::format("{} at {}:{}:{}", name_of(k_, i.view), at.file, at.line, at.column);
+          fmt::format("{} at {}:{}:{}", name_of(k_, i.view), loc.file, loc.line, loc.column);
       if (out.find(one) == std::string::npos) out += (out.empty() ? "" : " and ") + one;
     }
     return fmt::format(
@@ -372,8 +372,8 @@ class CheckAbsence {
     const Type type = k_.type(offset);
     const DType index = type.dtype(), no_sign = size_bits(index) == 64 ? DType::u64 : DType::u32;
     const Value limit = b.op(Opcode::ViewDim, {view}, type, {{AttrName::axis, axis}});
-    const Value at = extent > 0 ? b.add(index_line(b, index, extent), offset) : offset;
-    return b.cmp("lt", b.cast(at, no_sign), b.cast(limit, no_sign));
+    const Value position = extent > 0 ? b.add(index_line(b, index, extent), offset) : offset;
+    return b.cmp("lt", b.cast(position, no_sign), b.cast(limit, no_sign));
   }
 
   // ---- uses of lost elements
@@ -440,9 +440,9 @@ class CheckAbsence {
       if (one.dim != axis) continue;
       const Type index = k_.type(d.operands[1]);
       const Value line = index_line(b, index.dtype(), k_.type(one.lost).shape()[0]);
-      const Value at = b.add(line, d.operands[1]);
-      const Value from = b.cmp("ge", at, b.zero(index));
-      const Value within = b.op(Opcode::And, {from, b.cmp("lt", at, d.operands[2])});
+      const Value position = b.add(line, d.operands[1]);
+      const Value from = b.cmp("ge", position, b.zero(index));
+      const Value within = b.op(Opcode::And, {from, b.cmp("lt", position, d.operands[2])});
       one.lost = b.op(Opcode::And, {one.lost, within});
     }
     return all;
@@ -529,14 +529,14 @@ class CheckAbsence {
     const auto is_visible_at = [&](OpId op) {
       return std::ranges::all_of(needed, [&](Value v) { return k_.is_visible_from(v, op); });
     };
-    OpId at = is_step ? loop : dot;
-    if (!is_visible_at(at)) return;
-    for (OpId outer = k_[k_[at].parent].owner;
+    OpId place = is_step ? loop : dot;
+    if (!is_visible_at(place)) return;
+    for (OpId outer = k_[k_[place].parent].owner;
          outer && k_[outer].opcode == Opcode::For && is_visible_at(outer);
-         outer = k_[k_[at].parent].owner)
-      at = outer;
-    if (!is_step && is_inside_loop(at)) return;  // a check in a loop would change its schedule
-    Builder b(k_, at);
+         outer = k_[k_[place].parent].owner)
+      place = outer;
+    if (!is_step && is_inside_loop(place)) return;  // a check in a loop would change its schedule
+    Builder b(k_, place);
     b.loc = k_[dot].loc;
     Value first, runs;
     if (!is_step) {

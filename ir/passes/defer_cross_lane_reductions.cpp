@@ -59,13 +59,13 @@ const LinearLayout* interned(const Result<LinearLayout>& layout) {
 std::optional<ReductionShapes> parts_of(Type t, int axis) {
   const auto runs = axis_segments(*t.layout(), axis);
   if (!runs || std::ranges::all_of(*runs, &AxisSegment::is_in_registers)) return std::nullopt;
-  const auto rank = static_cast<std::size_t>(t.rank()), at = static_cast<std::size_t>(axis);
+  const auto rank = static_cast<std::size_t>(t.rank()), reduced = static_cast<std::size_t>(axis);
   if (rank + std::max<std::size_t>(runs->size(), 2) - 1 > kMaxRank) return std::nullopt;
   ReductionShapes p;
   Ints in_registers;
   std::int64_t threads = 1, registers = 1;
   for (std::size_t d = 0; d < rank; ++d) {
-    if (d != at) {
+    if (d != reduced) {
       p.order.push_back(static_cast<std::int64_t>(p.digits.size()));
       p.digits.push_back(t.shape()[d]);
       p.shape.push_back(t.shape()[d]);

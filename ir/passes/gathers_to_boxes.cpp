@@ -109,14 +109,14 @@ class Gather {
     const auto shape = k_.type(d_.results[0]).shape();
     box_.axes.assign(shape.size(), -1);
     for (std::size_t axis = 0; axis < indices_.size(); ++axis) {
-      const auto& at = positions_.of(indices_[axis]);
-      if (!at) return false;
-      if (!at->is_uniform()) {
-        const auto dim = at->single_dim();
+      const auto& position = positions_.of(indices_[axis]);
+      if (!position) return false;
+      if (!position->is_uniform()) {
+        const auto dim = position->single_dim();
         if (!dim || box_.axes[*dim] >= 0) return false;
         box_.axes[*dim] = static_cast<std::int64_t>(axis);
       }
-      box_.positions.push_back({*at, k_.type(indices_[axis]).dtype()});
+      box_.positions.push_back({*position, k_.type(indices_[axis]).dtype()});
     }
     return std::ranges::all_of(box_.axes, [](std::int64_t axis) { return axis >= 0; });
   }

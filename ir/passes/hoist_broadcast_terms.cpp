@@ -220,12 +220,12 @@ class HoistBroadcastTerms {
   }
 
   bool select(OpId op) {
-    const auto at = chosen(k_[op]);
-    const auto it = at ? known_.find(k_[op].operands[*at]) : known_.end();
+    const auto operand = chosen(k_[op]);
+    const auto it = operand ? known_.find(k_[op].operands[*operand]) : known_.end();
     if (it == known_.end() || !it->second.tile || !is_deferrable(it->second.factor)) return false;
     LinearForm f = it->second;
     std::vector<Value> operands(k_[op].operands.begin(), k_[op].operands.end());
-    operands[*at] = f.tile;
+    operands[*operand] = f.tile;
     f.tile = forms_.builder().op(Opcode::Select, std::span<const Value>(operands));
     known_[k_[op].results[0]] = f;
     return true;

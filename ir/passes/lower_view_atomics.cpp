@@ -17,12 +17,12 @@ namespace {
 
 void by_address(Kernel& k, Builder& b, OpId op) {
   const BoxAccess a = access_of(k, k[op]);
-  const ViewAddresses at = box_addresses(b, a);
-  Value old = b.op(Opcode::AtomicRmw, {at.pointers, a.stored, at.inside},
+  const ViewAddresses addresses = box_addresses(b, a);
+  Value old = b.op(Opcode::AtomicRmw, {addresses.pointers, a.stored, addresses.inside},
                    {{AttrName::kind, k[op].attrs.s(AttrName::kind)}});
   // The old value is 0 where an index tile selects nothing, as for a gather.
   if (a.gathered_dim() >= 0)
-    old = b.select(at.inside, old, b.zero(Type::scalar(k.type(old).dtype())));
+    old = b.select(addresses.inside, old, b.zero(Type::scalar(k.type(old).dtype())));
   for (int i = 0; i < static_cast<int>(a.along.size()); ++i) {
     const AccessAxis& axis = a.along_dim(i);
     if (axis.is_gathered()) continue;

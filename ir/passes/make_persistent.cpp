@@ -165,9 +165,9 @@ void add_dynamic_scheduler(Kernel& k, Builder& b, Value total, std::vector<OpId>
   const Value fetched = queue.fetch(head, tile);
   move_into(k, body, ops);
   const std::vector<Value> args(k[body].args.begin(), k[body].args.end());
-  const RingPosition at{args[0], args[1]}, following = queue.next(tail, at);
+  const RingPosition position{args[0], args[1]}, following = queue.next(tail, position);
   std::vector<Value> carried{following.slot, following.phase};
-  for (Value v : queue.broadcast_tile(tail, fetched, at)) carried.push_back(v);
+  for (Value v : queue.broadcast_tile(tail, fetched, position)) carried.push_back(v);
   tail.yield(carried);
   facts.replace(k, std::span(args).subspan(3));
   rename_grid(k, body, tile, total);

@@ -259,10 +259,10 @@ class MasksToRowBounds {
   Value between(Value line, const RowBounds& l) {
     const Type numbers = type_.with_elem({DType::i32, false});
     const Value count = b_.sub(b_.op(Opcode::Max, {l.end, l.first}), l.first);
-    const Value at = b_.sub(b_.op(Opcode::Broadcast, {line}, numbers),
-                            b_.op(Opcode::Broadcast, {l.first}, numbers));
+    const Value distance = b_.sub(b_.op(Opcode::Broadcast, {line}, numbers),
+                                  b_.op(Opcode::Broadcast, {l.first}, numbers));
     const Value end = b_.cast(count, DType::u32);
-    return b_.cmp("lt", b_.cast(at, DType::u32),
+    return b_.cmp("lt", b_.cast(distance, DType::u32),
                   b_.op(Opcode::Broadcast, {end}, type_.with_elem({DType::u32, false})));
   }
 

@@ -295,7 +295,7 @@ class Materializer {
   /// Returns the outermost enclosing loop in which neither the op's index tiles nor the bounds
   /// change, so that loop-invariant indices can be copied ahead; the op itself if there is none.
   OpId position_before_loops(OpId op, std::span<const PresenceBound> bounds) const {
-    OpId at = op;
+    OpId place = op;
     const auto is_known = [&](Value v, OpId loop) {
       return !v || (k_.is_visible_from(v, loop) && absence_.of(v).empty());
     };
@@ -304,12 +304,12 @@ class Materializer {
       for (const PresenceBound& bound : bounds)
         if (!is_known(bound.offset, loop) || !is_known(bound.limit, loop) ||
             !is_known(bound.mask, loop))
-          return at;
+          return place;
       for (const AccessAxis& axis : access_of(k_, k_[op]).axes)
-        if (axis.is_gathered() && !k_.is_visible_from(axis.offset, loop)) return at;
-      at = loop;
+        if (axis.is_gathered() && !k_.is_visible_from(axis.offset, loop)) return place;
+      place = loop;
     }
-    return at;
+    return place;
   }
 
   /// Makes index tiles select nothing where one of the bounds does not hold.
@@ -448,8 +448,8 @@ class Materializer {
   void store_by_address(OpId op, std::span<const PresenceBound> bounds) {
     Builder b(k_, op);
     const BoxAccess a = access_of(k_, k_[op]);
-    const ViewAddresses at = box_addresses(b, a);
-    Value present = at.inside;
+    const ViewAddresses addresses = box_addresses(b, a);
+    Value present = addresses.inside;
     for (const PresenceBound& bound : bounds) {
       if (!bound.is_whole() && !bound.mask) {
         const auto v = static_cast<int>(a.along[static_cast<std::size_t>(bound.dim)]);
@@ -458,7 +458,7 @@ class Materializer {
       present = both(b, present, absence_.present(b, bound, a.tile));
     }
     const AttrList attrs = attrs_by_address(k_, op);
-    const std::array operands{at.pointers, a.stored, present};
+    const std::array operands{addresses.pointers, a.stored, present};
     if (attrs.find(AttrName::kind) != nullptr)
       b.create(Opcode::AtomicRmw, operands, attrs);
     else

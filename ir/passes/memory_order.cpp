@@ -183,7 +183,7 @@ class MemoryOrder {
   /// Inserts a barrier before the outermost loop around the op that contains none of the earlier
   /// accesses. Returns the op that the barrier precedes.
   OpId place(const Missing& m) {
-    OpId at = m.op;
+    OpId first = m.op;
     for (OpId owner = k_[k_[m.op].parent].owner; owner && !m.is_after;
          owner = k_[k_[owner].parent].owner) {
       if (k_[owner].opcode == Opcode::If && is_producer_condition(k_, k_[owner].operands[0]))
@@ -191,14 +191,14 @@ class MemoryOrder {
       if (!is_loop(k_[owner])) continue;
       if (std::ranges::any_of(m.before, [&](const Open& o) { return is_inside(k_, o.op, owner); }))
         break;
-      at = owner;
+      first = owner;
     }
     Builder b = Builder::after(k_, m.op);
-    if (!m.is_after) b.before(at);
+    if (!m.is_after) b.before(first);
     b.effect(Opcode::CtaBarrier, {});
     changed_ = true;
     context_.remark(Remark::Kind::Applied, k_[m.op].loc, reason(m), accesses(m));
-    return m.is_after ? OpId() : at;
+    return m.is_after ? OpId() : first;
   }
 
   /// Returns the op, and the earlier accesses that it conflicts with, for a remark.

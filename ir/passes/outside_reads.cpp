@@ -218,12 +218,12 @@ class OutsideReads {
     Builder b = Builder::after(k_, load);
     Value is_outside;
     for (int axis = 0; axis < static_cast<int>(a.axes.size()); ++axis) {
-      const Value at = a.axes[static_cast<std::size_t>(axis)].offset;
-      if (known_.is_inside(at, 1, a.view, axis, load)) continue;
-      const Type type = k_.type(at);
+      const Value offset = a.axes[static_cast<std::size_t>(axis)].offset;
+      if (known_.is_inside(offset, 1, a.view, axis, load)) continue;
+      const Type type = k_.type(offset);
       const Value extent = b.op(Opcode::ViewDim, {a.view}, type, {{AttrName::axis, axis}});
       const DType no_sign = type.dtype() == DType::i64 ? DType::u64 : DType::u32;
-      const Value outside = b.cmp("ge", b.cast(at, no_sign), b.cast(extent, no_sign));
+      const Value outside = b.cmp("ge", b.cast(offset, no_sign), b.cast(extent, no_sign));
       is_outside = is_outside ? b.op(Opcode::Or, {is_outside, outside}) : outside;
     }
     Origins all;

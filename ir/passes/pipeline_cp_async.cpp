@@ -137,9 +137,9 @@ class LoopPipeliner {
     b.loc = k_[dot].loc;
     Value acc = k_[dot].operands[2];
     const Value whole_a = k_[dot].operands[0], whole_b = k_[dot].operands[1];
-    for (std::int64_t at = 0; at < k_extent; at += step) {
-      const Value as = tile_slice(b, whole_a, 1, at, step),
-                  bs = tile_slice(b, whole_b, 0, at, step);
+    for (std::int64_t begin = 0; begin < k_extent; begin += step) {
+      const Value as = tile_slice(b, whole_a, 1, begin, step),
+                  bs = tile_slice(b, whole_b, 0, begin, step);
       acc = k_[b.create(Opcode::Dot, std::vector<Value>{as, bs, acc},
                         std::vector<Type>{k_.type(acc)}, k_[dot].attrs)]
                 .results[0];

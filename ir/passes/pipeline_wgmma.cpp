@@ -123,15 +123,16 @@ class Mainloops {
     const auto first = std::ranges::find(order.ops, order.section.first, &ScheduledOp::op),
                last = std::ranges::find(order.ops, order.section.last, &ScheduledOp::op);
     const auto exchanges = [&](OpId op) { return exchanges_between_warps(k_, k_[op]); };
-    return std::any_of(first, last,
-                       [&](const ScheduledOp& at) { return any_op(k_, at.op, exchanges); });
+    return std::any_of(first, last, [&](const ScheduledOp& scheduled) {
+      return any_op(k_, scheduled.op, exchanges);
+    });
   }
 
   /// Returns the label attribute of the node's op, or else `node`.
   Label label(Label node) const {
-    const auto at = graph_->find(node);
+    const auto found = graph_->find(node);
     const std::string_view given =
-        at ? k_[(*graph_)[*at].ops.front()].attrs.s(AttrName::label) : std::string_view();
+        found ? k_[(*graph_)[*found].ops.front()].attrs.s(AttrName::label) : std::string_view();
     return given.empty() ? node : Label(given);
   }
 

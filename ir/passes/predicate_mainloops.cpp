@@ -113,8 +113,8 @@ class BranchOfMainloops {
     bool has_effects = false;
     for (OpId op : ops_) {
       const bool needs_now = std::ranges::any_of(sources(op), [&](OpId source) {
-        const auto at = group_.find(source);
-        return at != group_.end() && at->second == now;
+        const auto found = group_.find(source);
+        return found != group_.end() && found->second == now;
       });
       if (!is_out(op)) {
         group_[op] = now;
@@ -157,8 +157,8 @@ class BranchOfMainloops {
 
   bool uses_group(OpId op, int group) const {
     return std::ranges::any_of(sources(op), [&](OpId source) {
-      const auto at = group_.find(source);
-      return at != group_.end() && at->second == group;
+      const auto found = group_.find(source);
+      return found != group_.end() && found->second == group;
     });
   }
   bool has_effects(int group) const {

@@ -88,9 +88,9 @@ class ScheduleReader {
         is_tma
             ? a.target[2]
             : first_ring_.try_emplace(graph_[*graph_.find(load)].region, a.target[0]).first->second;
-    const auto [at, is_new] = channel_of_.try_emplace(ring, s_.channels.size());
+    const auto [found, is_new] = channel_of_.try_emplace(ring, s_.channels.size());
     if (is_new) add_channel(is_tma ? ChannelKind::Tma : ChannelKind::CpAsync, slots);
-    Channel& c = s_.channels[at->second];
+    Channel& c = s_.channels[found->second];
     if (std::ranges::find(c.payload, load) == c.payload.end()) c.payload.push_back(load);
     c.multicast |= is_tma && a.multicast;
   }

@@ -25,8 +25,8 @@ std::optional<Channel> leave_channel(Schedule& s, Label payload) {
 
 class Editor {
  public:
-  Editor(Schedule s, std::string_view edits, Loc at)
-      : s_(canonical(std::move(s))), in_(edits, at) {}
+  Editor(Schedule s, std::string_view edits, Loc loc)
+      : s_(canonical(std::move(s))), in_(edits, loc) {}
 
   EditedSchedule run() {
     while (!in_.at_end()) {
@@ -59,8 +59,8 @@ class Editor {
   /// dummy that absorbs the edit.
   template <class T>
   T& found(std::vector<T>& list, Name name, std::string_view what) {
-    const auto at = std::ranges::find(list, name, &T::name);
-    if (at != list.end()) return *at;
+    const auto found = std::ranges::find(list, name, &T::name);
+    if (found != list.end()) return *found;
     refuse(Rule::L2, "there is no {} {}", what, name);
     return std::get<T>(nowhere_);
   }
@@ -106,9 +106,9 @@ class Editor {
 
   void dot() {
     const DotForm form = take_dot_form(in_);
-    const auto at = std::ranges::find(s_.dots, form.dot, &DotForm::dot);
-    if (at == s_.dots.end()) return refuse(Rule::L1, "there is no dot {}", form.dot);
-    *at = form;
+    const auto found = std::ranges::find(s_.dots, form.dot, &DotForm::dot);
+    if (found == s_.dots.end()) return refuse(Rule::L1, "there is no dot {}", form.dot);
+    *found = form;
   }
 
   void token() {
@@ -118,21 +118,24 @@ class Editor {
     std::tie(t.first, t.last) = take_range(in_);
     if (!is_there(r)) return;
     t.role = index(r);
-    const auto at = std::ranges::find(s_.tokens, t.name, &Token::name);
-    at != s_.tokens.end() ? * at = t : s_.tokens.emplace_back(t);
+    const auto found = std::ranges::find(s_.tokens, t.name, &Token::name);
+    if (found != s_.tokens.end())
+      *found = t;
+    else
+      s_.tokens.emplace_back(t);
   }
 
   /// Routes a store without a channel through channel `to`, which is created with one slot if it
   /// does not exist. Returns false if the payload is not a store.
   bool add_store(Label payload, Name to) {
     if (!payload.str().starts_with("store#")) return false;
-    auto at = std::ranges::find(s_.channels, to, &Channel::name);
-    if (at == s_.channels.end()) {
-      at = s_.channels.insert(at, Channel());
-      at->name = to;
-      at->kind = ChannelKind::Store;
+    auto found = std::ranges::find(s_.channels, to, &Channel::name);
+    if (found == s_.channels.end()) {
+      found = s_.channels.insert(found, Channel());
+      found->name = to;
+      found->kind = ChannelKind::Store;
     }
-    at->payload.push_back(payload);
+    found->payload.push_back(payload);
     return true;
   }
 
@@ -155,15 +158,15 @@ class Editor {
     const auto loop = std::ranges::find_if(s_.loops, contains_step);
     if (loop == s_.loops.end()) refuse(Rule::L1, "no loop has a step {}", op);
     Step other;
-    Step& at = loop == s_.loops.end() ? other : *std::ranges::find(loop->steps, op, &Step::op);
+    Step& step = loop == s_.loops.end() ? other : *std::ranges::find(loop->steps, op, &Step::op);
     if (in_.take_if("in_flight")) {
-      at.in_flight = in_.take_number<std::int8_t>("in_flight");
+      step.in_flight = in_.take_number<std::int8_t>("in_flight");
     } else if (in_.take_if("pin")) {
-      at.pin = true;
+      step.pin = true;
     } else {
       const Role& to = named_role();
       const auto [stage, order] = in_.take_place();
-      if (loop != s_.loops.end() && is_there(to)) move(*loop, at, {op, index(to), stage, order});
+      if (loop != s_.loops.end() && is_there(to)) move(*loop, step, {op, index(to), stage, order});
     }
   }
 
@@ -187,14 +190,14 @@ bool move_to_channel(Schedule& s, Label payload, Name to) {
   if (!removed) return false;
   Channel made = std::move(*removed);
   made.name = to, made.payload = {};
-  auto at = std::ranges::find(s.channels, to, &Channel::name);
-  if (at == s.channels.end()) at = s.channels.insert(at, std::move(made));
-  at->payload.push_back(payload);
+  auto found = std::ranges::find(s.channels, to, &Channel::name);
+  if (found == s.channels.end()) found = s.channels.insert(found, std::move(made));
+  found->payload.push_back(payload);
   return true;
 }
 
-EditedSchedule with_edits(Schedule s, std::string_view edits, Loc at) {
-  return Editor(std::move(s), edits, at).run();
+EditedSchedule with_edits(Schedule s, std::string_view edits, Loc loc) {
+  return Editor(std::move(s), edits, loc).run();
 }
 
 }  // namespace tegula::ir

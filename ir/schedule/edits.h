@@ -23,7 +23,7 @@ struct EditedSchedule {
 
 /// Returns the Schedule with the edits of a text applied; `;` may separate them. Throws
 /// CompileError for malformed text, as parse_schedule does.
-EditedSchedule with_edits(Schedule s, std::string_view edits, Loc at = {});
+EditedSchedule with_edits(Schedule s, std::string_view edits, Loc loc = {});
 
 /// Moves a payload from its channel to the channel named `to`, which is created with the settings
 /// of the old one if it does not exist. Returns false and changes nothing if no channel carries the

@@ -50,8 +50,8 @@ class Sets {
   /// region.
   std::size_t def(Value v) const {
     const OpId op = k_[v].def;
-    const auto at = op ? index_.find(op) : index_.end();
-    return at == index_.end() ? ops_.size() : at->second;
+    const auto found = op ? index_.find(op) : index_.end();
+    return found == index_.end() ? ops_.size() : found->second;
   }
 
   /// Returns the number of a tile that the loop carries, greater than those of ops, or 0 if the

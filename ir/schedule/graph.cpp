@@ -40,11 +40,13 @@ std::optional<NodeKind> anchor_kind(const Kernel& k, OpId op) {
 /// Returns the load whose tile the op permutes or converts, if both are in one region; else a null
 /// op.
 OpId handed_on(const Kernel& k, OpId op) {
-  OpId at = op;
-  while (at && k[at].is(Opcode::Permute, Opcode::ConvertLayout)) at = k[k[at].operands[0]].def;
-  const bool is_load = at && at != op && k[at].opcode == Opcode::LoadView;
-  return is_load && k[at].parent == k[op].parent && k.type(k[at].results[0]).is_tile() ? at
-                                                                                       : OpId();
+  OpId source = op;
+  while (source && k[source].is(Opcode::Permute, Opcode::ConvertLayout))
+    source = k[k[source].operands[0]].def;
+  const bool is_load = source && source != op && k[source].opcode == Opcode::LoadView;
+  return is_load && k[source].parent == k[op].parent && k.type(k[source].results[0]).is_tile()
+             ? source
+             : OpId();
 }
 
 /// Returns true for the tile loop of a persistent kernel that passes wrapped around the author's
@@ -77,19 +79,19 @@ std::vector<Value> used_by(const Kernel& k, OpId op) {
 OperandSource source_of(const Kernel& k, OpId dot, std::size_t operand) {
   OperandSource source;
   Value v = k[dot].operands[operand];
-  OpId at = k[v].def;
-  while (at && k[at].is(Opcode::Permute, Opcode::ConvertLayout)) {
-    if (k[at].opcode == Opcode::Permute) source.transposed = !source.transposed;
-    v = k[at].operands[0];
-    at = k[v].def;
+  OpId maker = k[v].def;
+  while (maker && k[maker].is(Opcode::Permute, Opcode::ConvertLayout)) {
+    if (k[maker].opcode == Opcode::Permute) source.transposed = !source.transposed;
+    v = k[maker].operands[0];
+    maker = k[v].def;
   }
   using Kind = OperandSource::Kind;
-  source.op = at;
+  source.op = maker;
   source.tile = v;
   if (home_of(k, v) != k[dot].parent)
     source.kind = Kind::Invariant;
-  else if (at && k[at].opcode == Opcode::LoadView)
-    source.kind = access_of(k, k[at]).gathered_dim() >= 0 ? Kind::Gather : Kind::Memory;
+  else if (maker && k[maker].opcode == Opcode::LoadView)
+    source.kind = access_of(k, k[maker]).gathered_dim() >= 0 ? Kind::Gather : Kind::Memory;
   return source;
 }
 
@@ -118,14 +120,14 @@ void Graph::connect() {
 }
 
 std::optional<std::size_t> Graph::find(Label label) const {
-  const auto at = std::ranges::find(nodes_, label, &Node::label);
-  if (at == nodes_.end()) return std::nullopt;
-  return static_cast<std::size_t>(at - nodes_.begin());
+  const auto found = std::ranges::find(nodes_, label, &Node::label);
+  if (found == nodes_.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - nodes_.begin());
 }
 
 std::optional<std::size_t> Graph::find(OpId op) const {
-  const auto at = node_of_.find(op);
-  return at == node_of_.end() ? std::nullopt : std::optional(at->second);
+  const auto found = node_of_.find(op);
+  return found == node_of_.end() ? std::nullopt : std::optional(found->second);
 }
 
 Label Graph::label_of(OpId op) const {
@@ -197,10 +199,10 @@ void Graph::add_edges(RegionId region) {
     const auto node = find(op);
     Producers all;
     for (Value v : used_by(k_, op)) {
-      const auto at = made.find(v);
-      if (at == made.end()) continue;
+      const auto found = made.find(v);
+      if (found == made.end()) continue;
       if (node) reads_of_nodes.push_back({*node, v});
-      all.insert(all.end(), at->second.begin(), at->second.end());
+      all.insert(all.end(), found->second.begin(), found->second.end());
     }
     sort_unique(all);
     if (node) all = {{static_cast<std::int64_t>(*node), 0}};

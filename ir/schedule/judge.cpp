@@ -25,11 +25,11 @@ int Judging::total_warps() const {
 
 Judging::Operand Judging::operand(OpId dot, std::size_t operand) const {
   Operand found{source_of(k, dot, operand), {}, nullptr};
-  for (OpId at = k[k[dot].operands[operand]].def; at; at = k[k[at].operands[0]].def) {
-    const auto node = g.find(at);
+  for (OpId maker = k[k[dot].operands[operand]].def; maker; maker = k[k[maker].operands[0]].def) {
+    const auto node = g.find(maker);
     if (node && (found.nodes.empty() || found.nodes.front() != *node))
       found.nodes.insert(found.nodes.begin(), *node);
-    if (at == found.source.op) break;
+    if (maker == found.source.op) break;
   }
   for (std::size_t n : found.nodes)
     if (const Channel* c = channel_of(label(n)); c && c->kind != ChannelKind::Register)

@@ -64,9 +64,9 @@ class Cycles {
     }
   }
 
-  ChannelEvent retirement(std::size_t dot, ChannelEvent at) const {
-    std::tie(at.key, at.order) = j_.retired(loop_, dot);
-    return at;
+  ChannelEvent retirement(std::size_t dot, ChannelEvent event) const {
+    std::tie(event.key, event.order) = j_.retired(loop_, dot);
+    return event;
   }
 
   void find_events() {
@@ -78,8 +78,8 @@ class Cycles {
       for (Label l : channel.payload) {
         const std::size_t node = *j_.g.find(l);
         if (std::ranges::find(in_loop, node) == in_loop.end() || !j_.place(node)) continue;
-        const Place& at = *j_.place(node);
-        fills[at.role].push_back({Verb::Acquire, at.role, c, at.order, at.stage});
+        const Place& place = *j_.place(node);
+        fills[place.role].push_back({Verb::Acquire, place.role, c, place.order, place.stage});
         for (const Edge& e : j_.edges_of(loop_)) {
           if (e.from != node || e.kind != EdgeKind::Flow) continue;
           const Place& to = *j_.place(e.to);

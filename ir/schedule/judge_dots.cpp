@@ -114,10 +114,10 @@ class Dots {
     const std::size_t writer = next ? next->to : dot;
     const int distance = next ? next->distance : 1;
     if (!j_.place(writer)) return;
-    const Place& at = *j_.place(writer);
+    const Place& place = *j_.place(writer);
     const OpId owner = j_.k[j_.g[dot].region].owner;
     const LoopSchedule& loop = *j_.s.find_loop(j_.label(*j_.g.find(owner)));
-    if (j_.retired(loop, dot) < Judging::Moment(at.stage + distance, at.order)) return;
+    if (j_.retired(loop, dot) < Judging::Moment(place.stage + distance, place.order)) return;
     for (const Edge& e : j_.reads_of(dot)) {
       if (e.to == writer || !j_.place(e.to) || j_.adds_to(e) || e.distance > distance) continue;
       const Place &reader = *j_.place(e.to), &write = *j_.place(writer);

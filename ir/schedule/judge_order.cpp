@@ -32,10 +32,10 @@ class Order {
   void places(const LoopSchedule& loop) {
     std::map<std::pair<int, int>, Label> taken;
     for (const Step& step : loop.steps) {
-      const auto [at, is_new] = taken.try_emplace({step.role, step.order}, step.op);
+      const auto [found, is_new] = taken.try_emplace({step.role, step.order}, step.op);
       if (!is_new)
-        j_.refuse(Rule::G11, {at->second, step.op}, "{} and {} are both number {} of {}",
-                  at->second, step.op, step.order, j_.role_name(step.role));
+        j_.refuse(Rule::G11, {found->second, step.op}, "{} and {} are both number {} of {}",
+                  found->second, step.op, step.order, j_.role_name(step.role));
     }
   }
 

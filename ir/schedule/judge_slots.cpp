@@ -54,10 +54,11 @@ class Slots {
   /// itself, or nothing if it is made from another node.
   std::optional<bool> turns(OpId dot, std::size_t i, Label payload) const {
     bool turned = false;
-    for (OpId at = j_.k[j_.k[dot].operands[i]].def; at; at = j_.k[j_.k[at].operands[0]].def) {
-      if (j_.g.label_of(at) == payload) return turned;
-      if (!j_.k[at].is(Opcode::Permute, Opcode::ConvertLayout)) break;
-      if (j_.k[at].opcode == Opcode::Permute) turned = !turned;
+    for (OpId maker = j_.k[j_.k[dot].operands[i]].def; maker;
+         maker = j_.k[j_.k[maker].operands[0]].def) {
+      if (j_.g.label_of(maker) == payload) return turned;
+      if (!j_.k[maker].is(Opcode::Permute, Opcode::ConvertLayout)) break;
+      if (j_.k[maker].opcode == Opcode::Permute) turned = !turned;
     }
     return {};
   }
@@ -100,16 +101,16 @@ class Slots {
   }
 
   bool is_within(const Token& t, std::size_t node) const {
-    const auto& at = j_.place(node);
-    if (!at || at->role != t.role) return false;
+    const auto& place = j_.place(node);
+    if (!place || place->role != t.role) return false;
     const std::size_t first = *j_.g.find(t.first), last = *j_.g.find(t.last);
     if (j_.g[first].kind == NodeKind::Loop) {
       const OpId owner = j_.k[j_.g[node].region].owner;
       const auto loop = owner ? j_.g.find(owner) : std::nullopt;
       return loop && *loop >= first && *loop <= last;
     }
-    return j_.g[first].region == j_.g[node].region && at->order >= j_.place(first)->order &&
-           at->order <= j_.place(last)->order;
+    return j_.g[first].region == j_.g[node].region && place->order >= j_.place(first)->order &&
+           place->order <= j_.place(last)->order;
   }
 
   /// Checks that every reader of a slot is placed in a step, because the readers release the slot.

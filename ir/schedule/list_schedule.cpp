@@ -127,28 +127,28 @@ class ListScheduler {
   /// at nearly the same time, the one with the longest critical path comes first. Returns nothing
   /// if the dependences are cyclic.
   std::optional<std::vector<std::size_t>> list() {
-    std::vector<std::size_t> left = nodes_, order;
+    std::vector<std::size_t> remaining = nodes_, order;
     std::map<std::size_t, double> done;
     double now = 0, tensor_free = 0;
     const auto begins = [&](std::size_t n) -> std::optional<double> {
-      double at = now;
+      double begin = now;
       for (const Before& b : before_) {
         if (b.to != n || b.from == n || stage_[b.from] - b.distance != stage_[n]) continue;
         const auto made = done.find(b.from);
         if (made == done.end()) return std::nullopt;
-        at = std::max(at, made->second);
+        begin = std::max(begin, made->second);
       }
-      return at;
+      return begin;
     };
-    while (!left.empty()) {
+    while (!remaining.empty()) {
       std::optional<std::tuple<double, double, std::size_t>> best;
-      for (std::size_t i = 0; i < left.size(); ++i)
-        if (const auto at = begins(left[i])) {
-          const auto next = std::tuple(std::floor(*at / m_.issue), -height_[left[i]], i);
+      for (std::size_t i = 0; i < remaining.size(); ++i)
+        if (const auto begin = begins(remaining[i])) {
+          const auto next = std::tuple(std::floor(*begin / m_.issue), -height_[remaining[i]], i);
           best = std::min(best.value_or(next), next);
         }
       if (!best) return std::nullopt;
-      const std::size_t i = std::get<2>(*best), n = left[i];
+      const std::size_t i = std::get<2>(*best), n = remaining[i];
       now = *begins(n);
       if (g_[n].kind == NodeKind::Dot) {
         tensor_free = std::max(tensor_free, now) + cycles(n);
@@ -158,7 +158,7 @@ class ListScheduler {
         done[n] = now += cycles(n);
       }
       order.push_back(n);
-      left.erase(left.begin() + static_cast<std::ptrdiff_t>(i));
+      remaining.erase(remaining.begin() + static_cast<std::ptrdiff_t>(i));
     }
     return order;
   }

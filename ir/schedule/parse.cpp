@@ -10,7 +10,7 @@ namespace {
 
 class Parser {
  public:
-  Parser(std::string_view text, Loc at) : in_(text, at) {}
+  Parser(std::string_view text, Loc loc) : in_(text, loc) {}
 
   Schedule run() {
     in_.expect("schedule");
@@ -83,6 +83,6 @@ class Parser {
 
 }  // namespace
 
-Schedule parse_schedule(std::string_view text, Loc at) { return Parser(text, at).run(); }
+Schedule parse_schedule(std::string_view text, Loc loc) { return Parser(text, loc).run(); }
 
 }  // namespace tegula::ir

@@ -46,7 +46,7 @@ Enum take_word(ScheduleScanner& in, std::string_view what,
 
 }  // namespace
 
-ScheduleScanner::ScheduleScanner(std::string_view text, Loc at) : at_(at) {
+ScheduleScanner::ScheduleScanner(std::string_view text, Loc loc) : at_(loc) {
   std::uint32_t line = 0;
   for (std::size_t i = 0; i < text.size();) {
     if (text[i] == '\n') ++line;

@@ -15,7 +15,7 @@ namespace tegula::ir {
 /// current word, counted from that of the text.
 class ScheduleScanner {
  public:
-  ScheduleScanner(std::string_view text, Loc at);
+  ScheduleScanner(std::string_view text, Loc loc);
 
   bool at_end() const { return next_ == words_.size(); }
   /// Returns the word `ahead` words after the next one without consuming it; empty at the end.

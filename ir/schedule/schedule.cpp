@@ -11,13 +11,13 @@ std::string_view name(Engine engine) { return word_of(kEngines, engine); }
 std::string_view name(TileOrder order) { return word_of(kTileOrders, order); }
 
 const DotForm* Schedule::find_dot(Label dot) const {
-  const auto at = std::ranges::find(dots, dot, &DotForm::dot);
-  return at == dots.end() ? nullptr : &*at;
+  const auto found = std::ranges::find(dots, dot, &DotForm::dot);
+  return found == dots.end() ? nullptr : &*found;
 }
 
 const LoopSchedule* Schedule::find_loop(Label loop) const {
-  const auto at = std::ranges::find(loops, loop, &LoopSchedule::loop);
-  return at == loops.end() ? nullptr : &*at;
+  const auto found = std::ranges::find(loops, loop, &LoopSchedule::loop);
+  return found == loops.end() ? nullptr : &*found;
 }
 
 const Channel* Schedule::find_channel(Label payload) const {

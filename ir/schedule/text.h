@@ -17,8 +17,8 @@ Schedule canonical(Schedule s);
 /// that have their default values. parse_schedule(print(s)) == canonical(s).
 std::string print(const Schedule& s);
 
-/// Parses the text of a Schedule. Throws CompileError at the offending line, counted from `at`.
-Schedule parse_schedule(std::string_view text, Loc at = {});
+/// Parses the text of a Schedule. Throws CompileError at the offending line, counted from `loc`.
+Schedule parse_schedule(std::string_view text, Loc loc = {});
 
 /// Returns the Schedule with its channels renamed c0, c1, .. and its tokens t0, t1, .. in order.
 Schedule with_numbered_names(Schedule s);

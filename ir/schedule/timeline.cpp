@@ -192,10 +192,10 @@ class TimelineModel {
     int last_stage = 0;
     for (std::size_t n : nodes) last_stage = std::max(last_stage, j_.place(n)->stage);
     const auto token = [&](ActorEvent::Kind kind, Label Token::* end, Label label,
-                           IterationIndex at) {
+                           IterationIndex iteration) {
       for (std::size_t t = 0; t < s_.tokens.size(); ++t)
         if (s_.tokens[t].role == a.drawn.role && s_.tokens[t].*end == label)
-          a.events.push_back({kind, t, at});
+          a.events.push_back({kind, t, iteration});
     };
     token(ActorEvent::Kind::TakeToken, &Token::first, loop.loop, {tile, 0});
     for (int t = 0; t < o_.iterations + last_stage; ++t)
@@ -226,9 +226,9 @@ class TimelineModel {
     Actor* first = nullptr;
     Ready when{0};
     for (Actor& a : actors_) {
-      const auto at = a.next < a.events.size() ? ready(a) : std::nullopt;
-      if (!at || (first && at->at >= when.at)) continue;
-      first = &a, when = *at;
+      const auto next = a.next < a.events.size() ? ready(a) : std::nullopt;
+      if (!next || (first && next->at >= when.at)) continue;
+      first = &a, when = *next;
     }
     if (!first) return false;
     wait_until(*first, when);
@@ -275,8 +275,9 @@ class TimelineModel {
     return drawn == kNone ? s_.channels[c].name.str() : std::string_view(out_.rings[drawn].name);
   }
   /// Returns the number of the channel's fill for a turn.
-  std::int64_t number(std::size_t c, IterationIndex at) const {
-    return rings_[c].is_in_loop ? std::int64_t{at.tile} * o_.iterations + at.iteration : at.tile;
+  std::int64_t number(std::size_t c, IterationIndex iteration) const {
+    return rings_[c].is_in_loop ? std::int64_t{iteration.tile} * o_.iterations + iteration.iteration
+                                : iteration.tile;
   }
 
   static void wait_until(Actor& a, const Ready& ready, std::int64_t number = 0) {

@@ -25,9 +25,9 @@ constexpr std::string_view word_of(const std::array<std::string_view, N>& words,
 template <class Enum, std::size_t N>
 constexpr std::optional<Enum> value_of_word(const std::array<std::string_view, N>& words,
                                             std::string_view word) {
-  const auto at = std::ranges::find(words, word);
-  if (at == words.end()) return std::nullopt;
-  return static_cast<Enum>(at - words.begin());
+  const auto found = std::ranges::find(words, word);
+  if (found == words.end()) return std::nullopt;
+  return static_cast<Enum>(found - words.begin());
 }
 
 }  // namespace tegula::ir

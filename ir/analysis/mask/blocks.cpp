@@ -32,9 +32,9 @@ BlockCoverage MaskBlocks::refine(const Ranges& ranges, const MaskParams& params,
   --cuts;
   Ranges first = ranges, second = ranges;
   const bool along_key = cut_key_.has_value();
-  const std::int64_t at = along_key ? *cut_key_ : *cut_query_;
-  (along_key ? first.key : first.query).hi = at - 1;
-  (along_key ? second.key : second.query).lo = at;
+  const std::int64_t threshold = along_key ? *cut_key_ : *cut_query_;
+  (along_key ? first.key : first.query).hi = threshold - 1;
+  (along_key ? second.key : second.query).lo = threshold;
   const BlockCoverage one = refine(first, params, cuts);
   if (one == BlockCoverage::Partial) return one;
   return refine(second, params, cuts) == one ? one : BlockCoverage::Partial;
@@ -155,10 +155,10 @@ void MaskBlocks::suggest(const Linear& form, std::optional<std::int64_t> thresho
                             ? std::nullopt
                             : checked_add(*threshold, -form.constant);
   if (!distance || *distance == std::numeric_limits<std::int64_t>::min()) return;
-  const std::int64_t at =
+  const std::int64_t boundary =
       factor > 0 ? ceil_div(*distance, factor) : floor_div(-*distance, -factor) + 1;
   const Interval range = values_[symbol].range;
-  if (range.lo < at && at <= range.hi) cut = at;
+  if (range.lo < boundary && boundary <= range.hi) cut = boundary;
 }
 
 }  // namespace tegula::ir

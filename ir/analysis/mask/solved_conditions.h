@@ -32,12 +32,12 @@ std::vector<T> intersection(const std::vector<T>& a, const std::vector<T>& b) {
 template <class T>
 std::vector<T> united(std::vector<T> a, const std::vector<T>& b) {
   for (const T& y : b) {
-    const auto at =
+    const auto found =
         std::ranges::find_if(a, [&](const T& x) { return (!x.lo && !y.lo) || (!x.hi && !y.hi); });
-    if (at == a.end())
+    if (found == a.end())
       a.push_back(y);
     else
-      *at = hull(*at, y);
+      *found = hull(*found, y);
   }
   return a;
 }

@@ -21,16 +21,16 @@ MaskTable::MaskTable(std::vector<std::int64_t> values) {
 }
 
 Interval MaskTable::range(Interval index) const {
-  const auto at = [&](std::size_t level, std::int64_t i) {
+  const auto entry = [&](std::size_t level, std::int64_t i) {
     return levels_[level][static_cast<std::size_t>(i)];
   };
-  if (is_ascending_) return {at(0, index.lo).lo, at(0, index.hi).hi};
-  Interval sum = at(0, index.lo);
+  if (is_ascending_) return {entry(0, index.lo).lo, entry(0, index.hi).hi};
+  Interval sum = entry(0, index.lo);
   std::int64_t lo = index.lo, hi = index.hi + 1;  // the remaining entries of the level
   for (std::size_t level = 0; lo < hi; ++level) {
     const bool is_top = level + 1 == levels_.size();
-    while (lo < hi && (is_top || lo % kFan != 0)) sum = hull(sum, at(level, lo++));
-    while (lo < hi && hi % kFan != 0) sum = hull(sum, at(level, --hi));
+    while (lo < hi && (is_top || lo % kFan != 0)) sum = hull(sum, entry(level, lo++));
+    while (lo < hi && hi % kFan != 0) sum = hull(sum, entry(level, --hi));
     lo /= kFan;
     hi /= kFan;
   }

@@ -272,13 +272,13 @@ void Absence::crop(OpId id) {
 
 /// Returns the start of this CTA's slice of a tile at `offset`.
 Value Absence::share(OpId id, Value offset, std::int64_t extent) {
-  Value& at = shares_[{id, offset}];
-  if (at) return at;
+  Value& start = shares_[{id, offset}];
+  if (start) return start;
   Builder b(k_, id);
   const Type type = k_.type(offset);
   const Value rank = b.op(Opcode::ClusterRank, {}, Type::scalar(DType::i32));
   const Value first = b.mul(b.cast(rank, type.dtype()), b.constant(type, extent));
-  return at = b.add(offset, first);
+  return start = b.add(offset, first);
 }
 
 /// Propagates the bounds to the slice that this CTA receives.
@@ -375,15 +375,15 @@ void Absence::op(OpId id) {
 }
 
 // ---- bounds as conditions
-/// Returns at < limit. The comparison is unsigned if values below zero are outside, too.
-Value Absence::below(Builder& b, Value at, const PresenceBound& bound) {
-  if (bound.is_upper) return b.cmp("lt", at, bound.limit);
+/// Returns position < limit. The comparison is unsigned if values below zero are outside, too.
+Value Absence::below(Builder& b, Value position, const PresenceBound& bound) {
+  if (bound.is_upper) return b.cmp("lt", position, bound.limit);
   const DType u = k_.type(bound.limit).dtype() == DType::i32 ? DType::u32 : DType::u64;
   const auto unsigned_of = [&](Value v) {
     return b.op(Opcode::Bitcast, {v}, k_.type(v).with_dtype(u));
   };
   const Value end = unsigned_of(bound.limit);
-  return b.cmp("lt", unsigned_of(at), end);
+  return b.cmp("lt", unsigned_of(position), end);
 }
 
 Value Absence::plain(Builder& b, Value offset) {
@@ -400,8 +400,8 @@ Value Absence::line(Builder& b, const PresenceBound& bound, std::int64_t extent)
   if (bound.is_broadcast)
     return b.op(Opcode::Splat, {scalar_inside(b, bound)},
                 Type::tile({DType::i1, false}, std::span(&extent, 1)));
-  const Value at = index_line(b, k_.type(bound.offset).dtype(), extent);
-  return below(b, b.add(at, plain(b, bound.offset)), bound);
+  const Value line = index_line(b, k_.type(bound.offset).dtype(), extent);
+  return below(b, b.add(line, plain(b, bound.offset)), bound);
 }
 
 Value Absence::mask(Builder& b, const PresenceBound& bound, std::span<const std::int64_t> shape) {

@@ -141,7 +141,7 @@ class Absence {
   bool set(Value v, List bounds);
   Value made_mask(Value mask);
   Value limit(Value view, std::int64_t axis, Type type);
-  Value below(Builder& b, Value at, const PresenceBound& bound);
+  Value below(Builder& b, Value position, const PresenceBound& bound);
 
   // ---- parts of tiles (absence_parts.cpp)
   PresenceBound sliced(OpId op, PresenceBound bound);

@@ -92,9 +92,9 @@ Value Absence::sum_that_keeps(Builder& b, OpId next, Value old, const List& vary
   using enum Opcode;
   const bool commutes = d.is(Add, Or, Xor);
   if (!commutes && d.opcode != Sub) return {};
-  const std::size_t at = d.operands[0] == old ? 0 : commutes && d.operands[1] == old ? 1 : 2;
-  if (at == 2 || d.operands[1 - at] == old) return {};
-  const Value x = d.operands[1 - at];
+  const std::size_t carried = d.operands[0] == old ? 0 : commutes && d.operands[1] == old ? 1 : 2;
+  if (carried == 2 || d.operands[1 - carried] == old) return {};
+  const Value x = d.operands[1 - carried];
   const auto missing = of(x);
   List others;
   for (const PresenceBound& bound : missing)
@@ -110,7 +110,7 @@ Value Absence::sum_that_keeps(Builder& b, OpId next, Value old, const List& vary
   Value filled = b.op(FillAbsent, {x, b.zero(Type::of(type.elem()))}, type);
   if (type.is_tile()) filled = cropped(b, filled, others);
   std::vector<Value> operands(k_[next].operands.begin(), k_[next].operands.end());
-  operands[1 - at] = filled;
+  operands[1 - carried] = filled;
   return k_[b.create(k_[next].opcode, operands, k_[next].attrs)].results[0];
 }
 

@@ -139,9 +139,9 @@ void Absence::gather(OpId id) {
       const Value absent = b.op(Opcode::Not, {present});
       PresenceBound elements{PresenceBound::kElements};
       // The result is absent where the index is, whatever is gathered there.
-      const Value at = filled_index(b, id);
+      const Value index = filled_index(b, id);
       elements.mask =
-          b.op(Opcode::Not, {b.op(Opcode::Gather, {absent, at}, {{AttrName::axis, axis}})});
+          b.op(Opcode::Not, {b.op(Opcode::Gather, {absent, index}, {{AttrName::axis, axis}})});
       made = {chosen, {elements}};
     }
     all.push_back(made.bounds[0]);

@@ -89,9 +89,9 @@ bool BoxLimits::can_end(OpId load, std::span<const PresenceBound> bounds) const 
 
 bool BoxLimits::may_move(OpId load, OpId op) const {
   if (k_[load].parent != k_[op].parent) return false;
-  for (OpId at = k_[load].next; at != op; at = k_[at].next)
-    if (const OpInfo& row = info(k_[at].opcode);
-        row.has(kWrites) || row.has(kEffects) || !k_[at].regions.empty())
+  for (OpId between = k_[load].next; between != op; between = k_[between].next)
+    if (const OpInfo& row = info(k_[between].opcode);
+        row.has(kWrites) || row.has(kEffects) || !k_[between].regions.empty())
       return false;
   return true;
 }

@@ -29,8 +29,9 @@ Value load_in_pieces(Kernel& k, OpId load) {
   Builder b(k, load);
   const BoxAccess a = access_of(k, k[load]);
   const AttrList attrs = attrs_by_address(k, load);
-  const ViewAddresses at = box_addresses(b, a);
-  const Value operands[] = {at.pointers, at.inside, b.zero(Type::scalar(a.tile.dtype()))};
+  const ViewAddresses addresses = box_addresses(b, a);
+  const Value operands[] = {addresses.pointers, addresses.inside,
+                            b.zero(Type::scalar(a.tile.dtype()))};
   return k[b.create(Opcode::Load, operands, attrs)].results[0];
 }
 

@@ -205,9 +205,9 @@ Value Expansion::shared_operand(Builder& b, const DotOperand& operand, int stage
 void Expansion::need(Value v, int stage) {
   const OpId def = made_by(v);
   if (!def || !graph_.find(def) || !values_.is_of_this_step(v, stage)) return;
-  const auto at = std::ranges::find_if(
+  const auto found = std::ranges::find_if(
       running_, [&](const Running& r) { return r.dot == def && !r.is_of_last_step; });
-  if (at != running_.end()) retire(static_cast<std::size_t>(running_.end() - at) - 1);
+  if (found != running_.end()) retire(static_cast<std::size_t>(running_.end() - found) - 1);
 }
 
 void Expansion::retire_last_step() {

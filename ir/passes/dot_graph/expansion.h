@@ -116,7 +116,7 @@ class Expansion {
       if (use.first_stage > 0) return &use;
     return nullptr;
   }
-  void read_late_from(std::span<const Value> state, RingPosition at);
+  void read_late_from(std::span<const Value> state, RingPosition position);
 
   /// Builds the first step of a tile, together with stage 1 of the last iteration of the previous
   /// tile.

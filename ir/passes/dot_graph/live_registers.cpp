@@ -14,9 +14,9 @@ class LiveRanges {
  public:
   LiveRanges(const Kernel& k, const DotGraph& graph, const LoopOrder& order)
       : k_(k), graph_(graph), order_(order), body_(k[graph.loop].regions[0]) {
-    for (const ScheduledOp& at : order.ops) {
-      position_.try_emplace(at.op, end_);
-      end_ = position_.at(at.op) + 1;
+    for (const ScheduledOp& scheduled : order.ops) {
+      position_.try_emplace(scheduled.op, end_);
+      end_ = position_.at(scheduled.op) + 1;
     }
   }
 
@@ -53,11 +53,11 @@ class LiveRanges {
   std::size_t last_use_in_place(Value sum) const {
     std::unordered_set<Value> reached{sum};
     std::size_t last = 0;
-    for (const ScheduledOp& at : order_.ops) {
+    for (const ScheduledOp& scheduled : order_.ops) {
       const auto is_reached = [&](Value v) { return reached.contains(v); };
-      if (std::ranges::none_of(used_by(k_, at.op), is_reached)) continue;
-      last = position_.at(at.op);
-      for (Value v : k_[at.op].results)
+      if (std::ranges::none_of(used_by(k_, scheduled.op), is_reached)) continue;
+      last = position_.at(scheduled.op);
+      for (Value v : k_[scheduled.op].results)
         if (k_.type(v).is_tile() && registers(v) == registers(sum)) reached.insert(v);
     }
     const auto nexts = loop_nexts(k_, graph_.loop);
@@ -69,13 +69,13 @@ class LiveRanges {
   std::size_t retired(const GraphDot& dot) const {
     std::unordered_set<Value> sums;
     bool is_issued = false;
-    for (const ScheduledOp& at : order_.ops) {
-      is_issued = is_issued || at.op == dot.op;
-      const bool is_dot = graph_.find(at.op) != nullptr;
+    for (const ScheduledOp& scheduled : order_.ops) {
+      is_issued = is_issued || scheduled.op == dot.op;
+      const bool is_dot = graph_.find(scheduled.op) != nullptr;
       const auto is_awaited = [&](Value v) { return sums.contains(v); };
-      if (!is_dot && std::ranges::any_of(used_by(k_, at.op), is_awaited))
-        return position_.at(at.op);
-      if (is_issued && is_dot) sums.insert(k_[at.op].results[0]);
+      if (!is_dot && std::ranges::any_of(used_by(k_, scheduled.op), is_awaited))
+        return position_.at(scheduled.op);
+      if (is_issued && is_dot) sums.insert(k_[scheduled.op].results[0]);
     }
     return end_;
   }

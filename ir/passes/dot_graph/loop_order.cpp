@@ -137,9 +137,11 @@ class Ordering {
   std::optional<std::size_t> node(OpId op) const { return node_of(graph_, dots_, op); }
 
   std::vector<OpId> ops_of(const Step& step) const {
-    const auto at = graph_.find(step.op);
-    if (!at || graph_[*at].region != body_ || !node(graph_[*at].ops.front())) return {};
-    return graph_[*at].ops;
+    const auto node_index = graph_.find(step.op);
+    if (!node_index || graph_[*node_index].region != body_ ||
+        !node(graph_[*node_index].ops.front()))
+      return {};
+    return graph_[*node_index].ops;
   }
 
   /// Conversions of tiles that threads load are placed where they are needed, so that no more
@@ -358,19 +360,19 @@ std::string why_not_expandable(const Kernel& k, const DotGraph& dots, const Loop
     if (order.last_stage > 0 && !k[v].def && k[v].region == body)
       return "a loop carry passes a value on over two iterations";
   std::unordered_set<OpId> placed;
-  for (const ScheduledOp& at : order.ops) {
-    for (Value v : needed_by(k, dots, at.op)) {
+  for (const ScheduledOp& scheduled : order.ops) {
+    for (Value v : needed_by(k, dots, scheduled.op)) {
       const bool is_carry = !k[v].def && k[v].region == body && k[v].position > 0;
       const OpId def = is_carry ? k[nexts[k[v].position - 1]].def : k[v].def;
       if (!def || k[def].parent != body || !order.stages.contains(def)) continue;
-      const int age = at.stage - order.stage(def) + (is_carry ? 1 : 0);
+      const int age = scheduled.stage - order.stage(def) + (is_carry ? 1 : 0);
       if (age < 0 || (age == 0 && !placed.contains(def)))
         return "an op precedes one whose result it reads";
       const auto is_stored = std::ranges::find(dots.shared, v) != dots.shared.end();
-      if (is_stored && dots.find(at.op) && age > 0)
+      if (is_stored && dots.find(scheduled.op) && age > 0)
         return "a tile in shared memory is read in a later stage than it is stored in";
     }
-    placed.insert(at.op);
+    placed.insert(scheduled.op);
   }
   return {};
 }
@@ -392,10 +394,10 @@ std::unordered_set<OpId> dependents(const Kernel& k, RegionId body, Value on) {
 /// Returns the loop's carry whose next value is the dot's sum, or null.
 Value carry_of(const Kernel& k, const DotGraph& dots, OpId dot) {
   const auto nexts = loop_nexts(k, dots.loop);
-  const auto at = std::ranges::find(nexts, k[dot].results[0]);
-  return at == nexts.end()
+  const auto found = std::ranges::find(nexts, k[dot].results[0]);
+  return found == nexts.end()
              ? Value()
-             : body_carries(k, dots.loop)[static_cast<std::size_t>(at - nexts.begin())];
+             : body_carries(k, dots.loop)[static_cast<std::size_t>(found - nexts.begin())];
 }
 
 }  // namespace

@@ -21,12 +21,12 @@ class Finder {
     if (graph_.rings == RingGrouping::Single)
       for (const OperandLoad& load : graph_.loads) add_to_ring(0, load);
     const bool is_separate = graph_.rings == RingGrouping::Skewed;
-    for (const ScheduledOp& at : order_.ops)
-      if (!is_separate || graph_.find(at.op)) add_ring(at.op);
+    for (const ScheduledOp& scheduled : order_.ops)
+      if (!is_separate || graph_.find(scheduled.op)) add_ring(scheduled.op);
     if (is_separate) add_ring_of_others();
-    for (const ScheduledOp& at : order_.ops)
-      for (Value v : tiles_of(at.op))
-        if (const OperandLoad* load = graph_.ring_load(k_, v)) add_reader(*load, at);
+    for (const ScheduledOp& scheduled : order_.ops)
+      for (Value v : tiles_of(scheduled.op))
+        if (const OperandLoad* load = graph_.ring_load(k_, v)) add_reader(*load, scheduled);
     for (OperandPipeline& use : uses_)
       std::ranges::stable_sort(use.ring_loads, {}, &OperandLoad::order);
     std::ranges::stable_sort(uses_, {},
@@ -73,17 +73,18 @@ class Finder {
     uses_[ring].ring_loads.push_back(load);
   }
 
-  void add_reader(const OperandLoad& load, const ScheduledOp& at) {
+  void add_reader(const OperandLoad& load, const ScheduledOp& reader) {
     OperandPipeline& use = uses_[ring_of_.at(load.load)];
-    use.first_stage = std::min(use.first_stage, at.stage);
-    if (at.stage > use.last_stage) {
-      use.last_stage = at.stage;
+    use.first_stage = std::min(use.first_stage, reader.stage);
+    if (reader.stage > use.last_stage) {
+      use.last_stage = reader.stage;
       use.dots.clear();
       use.loads.clear();
     }
-    const bool is_dot = graph_.find(at.op) != nullptr;
+    const bool is_dot = graph_.find(reader.op) != nullptr;
     use.has_threads |= !is_dot;
-    if (at.stage == use.last_stage) is_dot ? use.dots.insert(at.op) : use.loads.insert(load.load);
+    if (reader.stage == use.last_stage)
+      is_dot ? use.dots.insert(reader.op) : use.loads.insert(load.load);
   }
 
   const Kernel& k_;
@@ -129,8 +130,8 @@ std::vector<PendingAccumulator> trailing_accumulators(const Kernel& k, const Dot
   if (order.last_stage > 0 || has_inner_mma(k, graph.loop) || !graph.gathers.empty()) return {};
   const Uses uses(k);
   std::vector<PendingAccumulator> found;
-  for (const ScheduledOp& at : std::views::reverse(order.ops)) {
-    const GraphDot* dot = graph.find(at.op);
+  for (const ScheduledOp& scheduled : std::views::reverse(order.ops)) {
+    const GraphDot* dot = graph.find(scheduled.op);
     if (!dot) continue;
     const auto carry = pending_carry(k, uses, graph.loop, *dot);
     const auto is_in_memory = [](const DotOperand& operand) {

@@ -18,16 +18,17 @@ StepValues::StepValues(Kernel& k, OpId loop, const DotGraph& dots, const LoopOrd
     s.age = age_of_result(s.stage);
     if (s.age > 0) carry(s);
   }
-  for (const ScheduledOp& at : order.ops) {
-    const GraphDot* dot = dots.find(at.op);
-    for (Value v : used_by(k, at.op)) {
-      const bool is_tile = dot && v != k[at.op].operands[2];
-      if (!is_tile) need(v, at.stage);
+  for (const ScheduledOp& scheduled : order.ops) {
+    const GraphDot* dot = dots.find(scheduled.op);
+    for (Value v : used_by(k, scheduled.op)) {
+      const bool is_tile = dot && v != k[scheduled.op].operands[2];
+      if (!is_tile) need(v, scheduled.stage);
     }
     if (!dot) continue;
-    if (dot->operands[0].form == OperandForm::Register) need(k[at.op].operands[0], at.stage);
+    if (dot->operands[0].form == OperandForm::Register)
+      need(k[scheduled.op].operands[0], scheduled.stage);
     for (const DotOperand& operand : dot->operands)
-      if (operand.form == OperandForm::Shared) need(operand.tile, at.stage);
+      if (operand.form == OperandForm::Shared) need(operand.tile, scheduled.stage);
   }
 }
 

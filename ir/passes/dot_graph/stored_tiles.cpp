@@ -14,8 +14,8 @@ constexpr int kMaxStoredSlots = 2;
 void StoredTiles::allocate(MmaLoop& l, const LoopOrder& order, int stages) {
   Builder b = l.before_all();
   int usual = graph_.first_shared_slots(k_, stages);
-  for (const ScheduledOp& at : order.ops)
-    for (Value v : k_[at.op].results)
+  for (const ScheduledOp& scheduled : order.ops)
+    for (Value v : k_[scheduled.op].results)
       if (std::ranges::find(graph_.shared, v) != graph_.shared.end())
         add(b, l.loop, v, std::exchange(usual, 1));
   for (Value v : graph_.shared)  // carried by the loop

@@ -62,12 +62,12 @@ Value next_of(const Kernel& k, const Uses& uses, Value v) {
 std::vector<Flip> flips_from(const Kernel& k, const Uses& uses, Value first,
                              std::vector<Value>& passed) {
   std::vector<Flip> flips;
-  for (Value at = first; at;) {
-    passed.push_back(at);
-    const auto flip = flip_of(k, uses, at);
-    if (flip && k[k[at].def].opcode != Opcode::Reshape) break;
-    if (flip) flips.push_back({at, flipped_bits(k, *flip)});
-    at = flip ? k[*flip].results[0] : next_of(k, uses, at);
+  for (Value current = first; current;) {
+    passed.push_back(current);
+    const auto flip = flip_of(k, uses, current);
+    if (flip && k[k[current].def].opcode != Opcode::Reshape) break;
+    if (flip) flips.push_back({current, flipped_bits(k, *flip)});
+    current = flip ? k[*flip].results[0] : next_of(k, uses, current);
   }
   return flips;
 }

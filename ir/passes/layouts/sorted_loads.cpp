@@ -14,10 +14,11 @@ namespace {
 void visit_elementwise(const Kernel& k, Value v, const std::function<void(OpId)>& visit) {
   const auto shape = k.type(v).shape();
   std::unordered_set<Value> seen;
-  const std::function<void(Value)> from = [&](Value at) {
-    const OpId def = k[at].def;
-    if (!def || !k.type(at).is_tile() || !std::ranges::equal(k.type(at).shape(), shape)) return;
-    if (!seen.insert(at).second) return;
+  const std::function<void(Value)> from = [&](Value value) {
+    const OpId def = k[value].def;
+    if (!def || !k.type(value).is_tile() || !std::ranges::equal(k.type(value).shape(), shape))
+      return;
+    if (!seen.insert(value).second) return;
     if (info(k[def].opcode).family == Family::Elementwise)
       for (Value operand : k[def].operands) from(operand);
     visit(def);

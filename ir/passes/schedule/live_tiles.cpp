@@ -49,9 +49,9 @@ class LiveSpans {
     }
     LiveTiles most{.registers = 0, .largest = {}, .has_exchange = has_exchange_};
     std::int64_t sum = 0, peak = 0;
-    for (std::int64_t at = 0; at < now_; ++at)
-      if ((sum += change[static_cast<std::size_t>(at)]) > most.registers)
-        most.registers = sum, peak = at;
+    for (std::int64_t time = 0; time < now_; ++time)
+      if ((sum += change[static_cast<std::size_t>(time)]) > most.registers)
+        most.registers = sum, peak = time;
     const LiveSpan* largest = nullptr;
     for (const LiveSpan& s : held)
       if (s.first < peak && peak <= s.last && (!largest || is_larger(s, *largest))) largest = &s;
@@ -69,18 +69,18 @@ class LiveSpans {
     return next != exchanges_.end() && *next < s.last;
   }
 
-  void use(Value v, std::int64_t at) {
-    last_uses_[v] = at;
+  void use(Value v, std::int64_t time) {
+    last_uses_[v] = time;
     if (const auto found = spans_.find(v); found != spans_.end())
-      found->second.last = std::max(found->second.last, at);
+      found->second.last = std::max(found->second.last, time);
   }
 
   /// A value that a loop or a branch reads from outside is live to the end of the loop or branch.
   void region(RegionId r) {
     for (OpId op : k_.ops(r)) {
       const OpData& d = k_[op];
-      const std::int64_t at = now_++;
-      if (is_exchange(d.opcode) || d.opcode == Opcode::Dot) exchanges_.push_back(at);
+      const std::int64_t time = now_++;
+      if (is_exchange(d.opcode) || d.opcode == Opcode::Dot) exchanges_.push_back(time);
       has_exchange_ |= is_exchange(d.opcode);
       for (RegionId inner : d.regions) region(inner);
       std::vector<Value> read(d.operands.begin(), d.operands.end());
@@ -88,25 +88,25 @@ class LiveSpans {
         walk(k_, inner, [&](OpId o) {
           read.insert(read.end(), k_[o].operands.begin(), k_[o].operands.end());
         });
-      const std::int64_t end = d.regions.empty() ? at : now_ - 1;
-      if (is_loop(d)) carries(op, at, end);
+      const std::int64_t end = d.regions.empty() ? time : now_ - 1;
+      if (is_loop(d)) carries(op, time, end);
       for (Value v : read)
-        if (!spans_.contains(v) || spans_.at(v).first <= at) use(v, end);
-      if (d.opcode == Opcode::Sort) keep_keys(d, at);
-      if (d.opcode == Opcode::Dot) fragments(d, at);
+        if (!spans_.contains(v) || spans_.at(v).first <= time) use(v, end);
+      if (d.opcode == Opcode::Sort) keep_keys(d, time);
+      if (d.opcode == Opcode::Dot) fragments(d, time);
       for (Value v : d.results) make(v, d.opcode, end);
     }
   }
 
   /// Loop carries are live throughout the loop. An accumulator's next value takes the registers of
   /// a carry that is not read any more.
-  void carries(OpId loop, std::int64_t at, std::int64_t end) {
+  void carries(OpId loop, std::int64_t time, std::int64_t end) {
     const OpData& d = k_[loop];
     const auto inits = loop_inits(d), nexts = loop_nexts(k_, loop);
     const auto args = body_carries(k_, loop);
     for (std::size_t i = 0; i < d.results.size(); ++i) {
       if (!k_.type(d.results[i]).is_tile()) continue;
-      others_.push_back({inits[i], registers_of(k_.type(d.results[i])), at, end, true});
+      others_.push_back({inits[i], registers_of(k_.type(d.results[i])), time, end, true});
       const OpId next = k_[nexts[i]].def;
       if (next && k_[next].opcode == Opcode::Dot && spans_.contains(nexts[i]) &&
           last_uses_[args[i]] <= spans_.at(nexts[i]).first)
@@ -115,11 +115,11 @@ class LiveSpans {
   }
 
   /// A sort in registers holds keys and indices in addition to its operand.
-  void keep_keys(const OpData& sort, std::int64_t at) {
+  void keep_keys(const OpData& sort, std::int64_t time) {
     const Value operand = sort.operands[0];
     const Type t = k_.type(operand);
     if (t.is_tile() && !is_sorted_in_memory(k_, sort))
-      others_.push_back({operand, 2 * registers_of(t), at - 1, at, true});
+      others_.push_back({operand, 2 * registers_of(t), time - 1, time, true});
   }
 
   /// Returns true if only dots read the value, as it is or transposed.
@@ -147,7 +147,7 @@ class LiveSpans {
   /// Registers that hold the operands during a dot. An instruction of tensor cores reads `step`
   /// columns of A and rows of B; threads hold all columns of an A that they computed. FMAs read
   /// rows of A that are exchanged between threads all at once, and rows of B one after another.
-  void fragments(const OpData& d, std::int64_t at) {
+  void fragments(const OpData& d, std::int64_t time) {
     const Value a = d.operands[0], b = d.operands[1];
     const bool has_loaded_a = is_loaded_for_dots(a);
     is_loaded_for_dots(b);
@@ -162,12 +162,12 @@ class LiveSpans {
         return lines / std::min<std::int64_t>(parts, lines) * columns / per_register;
       };
       others_.push_back(
-          {a, registers(m, grid.rows, has_loaded_a ? type->step() : depth), at - 1, at, true});
+          {a, registers(m, grid.rows, has_loaded_a ? type->step() : depth), time - 1, time, true});
       const bool is_in_memory = k_.info.target->has_wgmma && m % kWgmmaRows == 0;
       if (!is_in_memory)
-        others_.push_back({b, registers(n, grid.columns, type->step()), at - 1, at, true});
+        others_.push_back({b, registers(n, grid.columns, type->step()), time - 1, time, true});
     } else if (!has_loaded_a) {
-      others_.push_back({a, fma_rows(m, n, warps) * depth, at - 1, at, true});
+      others_.push_back({a, fma_rows(m, n, warps) * depth, time - 1, time, true});
     }
   }
 
@@ -185,11 +185,11 @@ class LiveSpans {
     return (bits + 32 * threads_ - 1) / (32 * threads_);
   }
 
-  void make(Value v, Opcode by, std::int64_t at) {
+  void make(Value v, Opcode by, std::int64_t time) {
     const Type t = k_.type(v);
     if (!t.is_tile() || by == Opcode::Const || by == Opcode::Arange) return;
     const bool is_counted = by == Opcode::LoadView || by == Opcode::Load || by == Opcode::Dot;
-    spans_[v] = {v, registers_of(t), at, at, is_counted};
+    spans_[v] = {v, registers_of(t), time, time, is_counted};
   }
 
   const Kernel& k_;

@@ -44,8 +44,8 @@ bool LinearForms::may_be_absent_along(Value v, int dim) const {
   if (!info(d.opcode).is_elementwise() && !d.is(ExpandDims, Permute, Broadcast, Load)) return true;
   return std::ranges::any_of(d.operands, [&](Value x) {
     // A repeated element is absent if the operand's single element is.
-    const int at = d.opcode == Broadcast ? dim : dim_of_operand(k_, d, x, dim);
-    return at != kNotSplit && may_be_absent_along(x, at);
+    const int operand_dim = d.opcode == Broadcast ? dim : dim_of_operand(k_, d, x, dim);
+    return operand_dim != kNotSplit && may_be_absent_along(x, operand_dim);
   });
 }
 

@@ -30,31 +30,31 @@ Value DynamicTileScheduler::fetch(Builder& b, Value tile) const {
 }
 
 std::vector<Value> DynamicTileScheduler::by_producer(Builder& b, Value fetched,
-                                                     RingPosition at) const {
+                                                     RingPosition position) const {
   // The program ids of the CTAs are the first tile ids.
   std::vector<Value> numbers{b.add(programs_, fetched)};
   // Tiles after the last one have no metadata, so clamp the id.
   const Value tile = b.op(Opcode::Min, {numbers[0], b.sub(total_, b.i32(1))});
   assume_counted(b, tile);
   for (Value fact : facts_->of(b, tile, total_)) numbers.push_back(fact);
-  channel_.put(b, words_, numbers, at.slot, b.op(Opcode::Xor, {at.phase, b.i32(1)}));
+  channel_.put(b, words_, numbers, position.slot, b.op(Opcode::Xor, {position.phase, b.i32(1)}));
   return numbers;
 }
 
 std::vector<Value> DynamicTileScheduler::broadcast_tile(Builder& b, Value fetched,
-                                                        RingPosition at) const {
+                                                        RingPosition position) const {
   Kernel& k = b.kernel();
   const std::vector<Type> types(1 + facts_->count(), Type::scalar(DType::i32));
   const OpId branch = b.make_if(producer_thread_, types);
   Builder producer(k, k[branch].regions[0]), others(k, k[branch].regions[1]);
   producer.loc = others.loc = b.loc;
-  producer.yield(by_producer(producer, fetched, at));
+  producer.yield(by_producer(producer, fetched, position));
   others.yield(std::vector<Value>(types.size(), others.op(Opcode::Poison, {}, types[0])));
-  channel_.wait(b, at);
-  std::vector<Value> operands{words_, at.slot};
+  channel_.wait(b, position);
+  std::vector<Value> operands{words_, position.slot};
   operands.insert(operands.end(), k[branch].results.begin(), k[branch].results.end());
   const OpId taken = b.create(Opcode::ReceiveTile, operands, types);
-  channel_.release(b, at.slot, b.flag(true));
+  channel_.release(b, position.slot, b.flag(true));
   return {k[taken].results.begin(), k[taken].results.end()};
 }
 

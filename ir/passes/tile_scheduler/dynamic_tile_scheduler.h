@@ -17,15 +17,15 @@ class DynamicTileScheduler {
   /// Inserts an assumption that the tile number is not negative, however it was computed.
   static void assume_counted(Builder& b, Value tile);
 
-  RingPosition next(Builder& b, RingPosition at) const { return channel_.next(b, at); }
+  RingPosition next(Builder& b, RingPosition position) const { return channel_.next(b, position); }
   /// Fetches the id of the tile after `tile`, minus the number of programs. The result is used
   /// later.
   Value fetch(Builder& b, Value tile) const;
-  /// Passes the fetched number and its tile's metadata to every warp through the slot `at`.
-  std::vector<Value> broadcast_tile(Builder& b, Value fetched, RingPosition at) const;
+  /// Passes the fetched number and its tile's metadata to every warp through the slot `position`.
+  std::vector<Value> broadcast_tile(Builder& b, Value fetched, RingPosition position) const;
 
  private:
-  std::vector<Value> by_producer(Builder& b, Value fetched, RingPosition at) const;
+  std::vector<Value> by_producer(Builder& b, Value fetched, RingPosition position) const;
 
   ChannelRing channel_;
   const TileMetadata* facts_;

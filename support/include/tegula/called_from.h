@@ -12,11 +12,11 @@ namespace tegula::detail {
 /// call.
 Loc called_from();
 /// Begins or ends a call; returns the previous value of `called_from`.
-Loc set_called_from(Loc at);
+Loc set_called_from(Loc loc);
 
 /// Returns true if an error at this location belongs to the current call of the library: the line
 /// of the call is known, and the location is unknown or in the library's own sources.
-bool is_of_call(const Loc& at);
+bool is_of_call(const Loc& loc);
 /// Returns true if `file` is a source of the language (dsl/) or one of its headers, where no
 /// location of a user's program can be.
 bool is_source_of_language(std::string_view file);
