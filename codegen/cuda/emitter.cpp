@@ -100,7 +100,7 @@ std::string Emitter::header() const {
       "// {}: CUDA C++ for NVRTC, written by Tegula. Compile with -arch={} -fmad=false; it "
       "includes nothing.\n",
       kernel.info.name, kernel.info.target.name());
-  s += fmt::format("// {} threads a CTA", kernel.info.threads);
+  s += fmt::format("// {} threads per CTA", kernel.info.threads);
   if (kernel.info.smem_bytes != 0)
     s += fmt::format(", {} bytes of dynamic shared memory", kernel.info.smem_bytes);
   if (kernel.info.cluster != 1) s += fmt::format(", clusters of {}", kernel.info.cluster);

@@ -208,7 +208,7 @@ Value by_shuffles(Lowering& l, const WarpToeplitz& here, Value values) {
 
 void Lowering::lower_toeplitz(OpId op, const WarpToeplitz& here) {
   const Value v = from[op].results[0];
-  context.remark(Remark::Kind::Applied, from[op].loc, "computed once a diagonal",
+  context.remark(Remark::Kind::Applied, from[op].loc, "computed once per diagonal",
                  {{"tile", from.type(v).str()},
                   {"elements of a thread", std::to_string(here.columns.registers.size())},
                   {"computed", std::to_string(here.registers())},

@@ -74,7 +74,7 @@ bool reduces_by(const ir::Kernel& tile, const std::string& target, const std::st
   return true;
 }
 
-/// The reductions of tiles that are in memory as rows: 16 bytes an instruction on sm_90a, an
+/// The reductions of tiles that are in memory as rows: 16 bytes per instruction on sm_90a, an
 /// element each on sm_80, whose `red` has no vectors.
 template <class T>
 void expect_reductions(const std::string& by_vectors, const std::string& by_elements) {

@@ -1,4 +1,4 @@
-// Attention's tiles of 192 queries: three warpgroups of 160 registers a thread.
+// Attention's tiles of 192 queries: three warpgroups of 160 registers per thread.
 #include "tegula/attention_tiles.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/masks.h"

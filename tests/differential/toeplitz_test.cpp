@@ -1,5 +1,5 @@
-// Tiles that are functions of column - row, computed once a diagonal: what is stored is to the bit
-// what each element computes by itself.
+// Tiles that are functions of column - row, computed once per diagonal: what is stored is to the
+// bit what each element computes by itself.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,7 +14,7 @@
 namespace tegula::toeplitz_test {
 namespace {
 
-constexpr const char* kOnce = "computed once a diagonal";
+constexpr const char* kOnce = "computed once per diagonal";
 
 class ToeplitzTiles : public testing::TestWithParam<Device> {
  protected:

@@ -248,7 +248,7 @@ TEST(Conversion, AccumulatorsReachRowsAtFullWidthWithoutConflicts) {
     const auto plan = plan_conversion(from, to, 2, shared_only());
     ASSERT_TRUE(plan);
     ASSERT_EQ(plan->kind, ConversionKind::Shared) << n;
-    // 512 bytes an instruction each way, one of them by matrices: lanes of the two sides hold
+    // 512 bytes per instruction each way, one of them by matrices: lanes of the two sides hold
     // different pairs.
     EXPECT_EQ(plan->shared->write_use.instructions, from.registers() * 4 * 64 / 512) << n;
     EXPECT_EQ(plan->shared->read_use.instructions, to.registers() * 4 * 64 / 512) << n;

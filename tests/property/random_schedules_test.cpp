@@ -204,7 +204,7 @@ TEST(RandomSchedules, TheSearchsAreLegal) {
     for (const ir::Schedule* s : {&listed, &found.schedule})
       for (const ir::Reason& r : ir::judge(base.machine, graph, *s).reasons)
         ADD_FAILURE() << r.str() << "\n" << ir::print(*s);
-    std::printf("%-24s %6.0f cycles an iteration, %6.0f by lists, %6.0f by the search\n",
+    std::printf("%-24s %6.0f cycles per iteration, %6.0f by lists, %6.0f by the search\n",
                 shape.name.c_str(), *cycles, *of_list, found.cycles);
   }
 }

@@ -1,4 +1,4 @@
-// Scores of distances, computed once a diagonal of a tile: to the bit what each pair computes by
+// Scores of distances, computed once per diagonal of a tile: to the bit what each pair computes by
 // itself, and right by double precision.
 #include <algorithm>
 
@@ -47,7 +47,7 @@ class ScoresOfDistance : public testing::TestWithParam<Device> {
       before = outputs(t);
       if (GetParam().kind == DeviceKind::cpu) continue;  // compiles nothing
       const std::string said = attention.explain(DType::bf16);
-      EXPECT_EQ(said.find("computed once a diagonal") != std::string::npos, once && !hidden)
+      EXPECT_EQ(said.find("computed once per diagonal") != std::string::npos, once && !hidden)
           << said;
     }
   }

@@ -1,5 +1,5 @@
 // softmax: CUDA C++ for NVRTC, written by Tegula. Compile with -arch=sm_90a -fmad=false; it includes nothing.
-// 128 threads a CTA.
+// 128 threads per CTA.
 
 typedef unsigned int u32;
 typedef long long i64;

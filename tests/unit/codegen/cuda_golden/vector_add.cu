@@ -1,5 +1,5 @@
 // vector_add: CUDA C++ for NVRTC, written by Tegula. Compile with -arch=sm_90a -fmad=false; it includes nothing.
-// 256 threads a CTA.
+// 256 threads per CTA.
 
 typedef unsigned int u32;
 
