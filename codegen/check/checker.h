@@ -64,7 +64,7 @@ void for_groups(const Threads& threads, const F& f) {
 void visit_write(Checker& c, SharedState& state, ir::OpId op, const ThreadContext& context);
 void visit_tma_load(Checker& c, SharedState& state, ir::OpId op, const ThreadContext& context);
 void visit_tma_store(Checker& c, SharedState& state, ir::OpId op, const ThreadContext& context);
-/// Checks that threads' writes are fenced and ordered before access `there` by TMA or wgmma.
+/// Checks that threads' writes are fenced and ordered before `access` by TMA or wgmma.
 void access_by_async_proxy(Checker& c, const SharedState& state, const SmemAccess& access);
 /// Checks accesses in flight at the end of a role.
 void visit_exit(Checker& c, const SharedState& state);

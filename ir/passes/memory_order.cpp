@@ -141,34 +141,34 @@ class MemoryOrder {
     return true;
   }
 
-  /// Visits one iteration. `open` becomes the open accesses after it, `left` those where the loop
-  /// ends.
-  bool visit_turn(OpId loop, State& open, State& left, bool records_missing) {
+  /// Visits one iteration. `open` becomes the open accesses after it, `at_exit` those where the
+  /// loop ends.
+  bool visit_iteration(OpId loop, State& open, State& at_exit, bool records_missing) {
     const bool tests = k_[loop].opcode == Opcode::While;
     if (tests && !visit(k_[loop].regions[0], open, records_missing)) return false;
-    if (tests) add(left, open);
+    if (tests) add(at_exit, open);
     if (!visit(k_[loop].regions.back(), open, records_missing)) return false;
-    if (!tests) add(left, open);
+    if (!tests) add(at_exit, open);
     return true;
   }
 
   bool visit_loop(OpId loop, State& open, bool records_missing) {
     State start = open;
     while (!has_independent_iterations(k_, loop)) {
-      State turn = start, unused;
-      visit_turn(loop, turn, unused, false);
+      State state = start, unused;
+      visit_iteration(loop, state, unused, false);
       const std::size_t before = start.size();
-      for (const Open& o : turn) add(start, carried(o, loop));
+      for (const Open& o : state) add(start, carried(o, loop));
       if (start.size() == before) break;
     }
-    State turn = start, left;
+    State state = start, at_exit;
     const bool may_be_empty = k_[loop].opcode == Opcode::For;
-    if (!visit_turn(loop, turn, left, records_missing)) return false;
-    if (may_be_empty) add(left, open);
+    if (!visit_iteration(loop, state, at_exit, records_missing)) return false;
+    if (may_be_empty) add(at_exit, open);
     // The code after the tile loop belongs to the last tile, which does not access the memory of
     // the others.
-    if (is_tile_loop(k_, loop)) left.clear();
-    open = std::move(left);
+    if (is_tile_loop(k_, loop)) at_exit.clear();
+    open = std::move(at_exit);
     return true;
   }
 

@@ -105,7 +105,7 @@ class Solver {
   MaskFormula disjunction(const MaskNode& n, bool negated) {
     return group(MaskFormula::Kind::Any, {build(n.in[0], negated), build(n.in[1], negated)});
   }
-  /// Builds "a differs from b", or "a differs from !b" if `same`.
+  /// Builds "a differs from b", or "a differs from !b" if `is_equality`.
   MaskFormula exclusive(MaskNodeId a, MaskNodeId b, bool is_equality) {
     return group(MaskFormula::Kind::Any,
                  {group(MaskFormula::Kind::All, {build(a, false), build(b, !is_equality)}),
