@@ -59,7 +59,6 @@ class Assigner {
 
  private:
   // ---- required values
-  //------------------------------------------------------------------------------------------------
   Layout own_layout(Value v) const { return choice_.of(v); }
 
   /// Returns the value in the layout, or the scalar.

@@ -241,7 +241,6 @@ class MasksToRowBounds {
   }
 
   // ---- results
-  //-------------------------------------------------------------------------------
   Value written(const RowBounds& l) {
     const std::int64_t n = type_.shape()[1];
     const Value line =
