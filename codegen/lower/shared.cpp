@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "codegen/lower/linear_exchange.h"
 #include "tegula/error.h"
 
 namespace tegula::codegen {
@@ -172,12 +173,29 @@ Value load_cluster(Lowering& l, Value base, const SharedLayout& shared, const Li
                  {}, more_flips);
 }
 
+namespace {
+
+/// Returns true for the registers that the shared tile has elements for, or null if it has all of
+/// them: layouts may pad a tile.
+Value is_in_tile(Lowering& l, const SharedLayout& shared, const LinearLayout& dist) {
+  Value inside;
+  for (int d = 0; d < dist.rank() && shared.rank() == dist.rank(); ++d) {
+    if (dist.cover()[d] <= shared.shape()[d]) continue;
+    const Value along = l.b.cmp("lt", index_along(l, dist, d), l.b.i32(shared.shape()[d]));
+    inside = inside ? l.b.op(Opcode::And, {inside, along}) : along;
+  }
+  return inside;
+}
+
+}  // namespace
+
 void store_shared(Lowering& l, Value base, const SharedLayout& shared, const LinearLayout& dist,
                   Value registers, bool matrices, std::int64_t offset) {
+  const Value inside = is_in_tile(l, shared, dist);
   const Elem elem = l.type(registers).elem();
   const bool has_stmatrix = l.from.info.target->has_stmatrix;
-  const Route r =
-      choose_route(shared, dist, matrices && has_stmatrix && size_bits(elem.dtype) == 16);
+  const Route r = choose_route(shared, dist,
+                               matrices && !inside && has_stmatrix && size_bits(elem.dtype) == 16);
   std::vector<std::int64_t> order;
   for (const auto& regs : r.registers) order.insert(order.end(), regs.begin(), regs.end());
   auto parts = r.parts;
@@ -193,8 +211,17 @@ void store_shared(Lowering& l, Value base, const SharedLayout& shared, const Lin
     return;
   }
   std::vector<Value> operands{addresses, flat};
+  Value stores;
   if (const Value first = l.is_replica_zero(dist))
-    operands.push_back(l.splat(first, l.type(addresses).count()));
+    stores = l.splat(first, l.type(addresses).count());
+  if (inside) {
+    std::vector<std::int64_t> firsts;  // of the registers of each address
+    for (std::size_t i = 0; i < order.size(); i += static_cast<std::size_t>(r.num))
+      firsts.push_back(order[i]);
+    const Value in_tile = l.regs(inside, firsts);
+    stores = stores ? l.b.op(Opcode::And, {stores, in_tile}) : in_tile;
+  }
+  if (stores) operands.push_back(stores);
   l.b.effect(Opcode::StShared, operands, {{AttrName::width, r.num}});
 }
 

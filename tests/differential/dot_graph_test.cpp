@@ -114,6 +114,57 @@ TEST_P(DotGraph, FiveProductsInOneLoop) {
   }
 }
 
+/// Keys are rows of both products, as in decoding: threads load the few rows of Q before the loop,
+/// and store them to shared memory once. Keys are selected by an index tile, or consecutive.
+auto products_of_few_rows(int rows, bool are_gathered) {
+  return kernel("products_of_few_rows", [=](In<bf16, 2> Q, In<i32, 1> from, In<bf16, 2> K,
+                                            In<bf16, 2> V, In<i32, 1> keys, Out<f32, 2> O) {
+    const int columns = V.static_dim(1);
+    for (auto m : grid(tegula::rows(O), rows)) {
+      const Tile q = fill_absent(Q(from(m), all), 0);
+      Tile sum = zeros<f32>(columns, rows);
+      for (auto n : steps(keys.dim(0), 64)) {
+        const Subscript at = are_gathered ? Subscript(keys(n)) : Subscript(n);
+        const Tile k = fill_absent(K(at, all), 0), v = fill_absent(V(at, all), 0);
+        const Tile p = min(max(dot(k, q.T()), -2.0f), 2.0f);
+        sum = dot(v.T(), cast<bf16>(p), sum);
+      }
+      O(m, all) = sum.T();
+    }
+  });
+}
+
+TEST_P(DotGraph, SecondOperandsFromBeforeTheLoop) {
+  for (const auto& [rows, dim] : {std::pair{16, 64}, {16, 80}, {32, 128}, {32, 48}})
+    for (const bool are_gathered : {false, true}) {
+      SCOPED_TRACE(testing::Message() << rows << "x" << dim << ", gathered " << are_gathered);
+      const int queries = 40, keys = 200, columns = 64;
+      const Tensor Q = integers({queries, dim}, DType::bf16, 1),
+                   K = integers({keys, dim}, DType::bf16, 2),
+                   V = integers({keys, columns}, DType::bf16, 3),
+                   O = empty({queries, columns}, DType::f32);
+      const auto numbers = [&](int count) {
+        std::vector<i32> all(static_cast<std::size_t>(count));
+        std::iota(all.rbegin(), all.rend(), 0);
+        return all;
+      };
+      const auto turned = [&](const Tensor& t, int count) {
+        Matrix m = t.to_doubles(), other;
+        for (int i = count - 1; i >= 0; --i)
+          other.insert(other.end(), m.begin() + i * t.size(1), m.begin() + (i + 1) * t.size(1));
+        return other;
+      };
+      const auto kernel = products_of_few_rows(rows, are_gathered);
+      kernel(stream(), Q, Tensor::from(numbers(queries), GetParam()), K, V,
+             Tensor::from(numbers(keys), GetParam()), O);
+      // The order of keys does not change sums.
+      const Matrix p =
+          clamped(product(turned(Q, queries), K.to_doubles(), queries, keys, dim, false, true));
+      test::expect_equal(O, product(p, V.to_doubles(), queries, columns, keys, false, false));
+      expect_wgmmas(kernel, 2);
+    }
+}
+
 /// Three products with the columns of Q and K in parts, whose contributions to the scores are added
 /// one after another.
 auto products_of_parts(std::vector<int> parts) {

@@ -9,6 +9,7 @@
 #include "ir/analysis/tma_access.h"
 #include "ir/analysis/toeplitz_tiles.h"
 #include "ir/layout/shared_layout.h"
+#include "ir/loop.h"
 #include "ir/matrix_type.h"
 #include "ir/passes/dot_graph/live_registers.h"
 #include "ir/passes/layouts/warp_grid.h"
@@ -150,8 +151,7 @@ class Analysis {
     operand.is_transposed = source.transposed;
     if (source.op && k_[source.op].opcode == Opcode::LoadView) return find_load(dot, i, source.op);
     const bool is_inside = source.kind == OperandSource::Kind::Computed;
-    operand.form = is_inside ? OperandForm::Shared : OperandForm::Register;
-    if (!is_inside && i == 1) return "its second operand is computed before the loop";
+    operand.form = is_inside || i == 1 ? OperandForm::Shared : OperandForm::Register;
     return {};
   }
 
@@ -174,8 +174,8 @@ class Analysis {
       if (is_readable(dot, i)) return {};
       graph_.stationary.pop_back();
     }
-    operand.form = OperandForm::Register;
-    return i == 0 ? "" : "TMA cannot load its second operand before the loop";
+    operand.form = i == 0 ? OperandForm::Register : OperandForm::Shared;
+    return {};
   }
 
   std::string_view find_gather(GraphDot& dot, std::size_t i, OpId load) {
@@ -362,7 +362,7 @@ void add_bytes(const Kernel& k, const DotGraph& graph, DotNeeds& needs) {
   needs.fixed_bytes += bytes_by_tma(k, graph.stationary);
   for (Value tile : graph.shared) {
     needs.fixed_bytes += bytes_of(k.type(tile));
-    largest = std::max(largest, bytes_of(k.type(tile)));
+    if (!graph.is_invariant(k, tile)) largest = std::max(largest, bytes_of(k.type(tile)));
   }
   needs.second_slot_bytes += largest;
 }
@@ -417,6 +417,10 @@ const OperandLoad* DotGraph::ring_load(const Kernel& k, Value tile) const {
 
 const OperandLoad* DotGraph::gather_of(const Kernel& k, Value tile) const {
   return load_in(gathers, k[tile].def);
+}
+
+bool DotGraph::is_invariant(const Kernel& k, Value tile) const {
+  return home_of(k, tile) != k[loop].regions[0];
 }
 
 bool DotGraph::is_copied(OpId load) const { return load_in(loads, load) || load_in(gathers, load); }

@@ -21,7 +21,8 @@ enum class OperandForm : std::uint8_t {
                ///< selects, or a tile of a view that has no tensor map
   Stationary,  ///< TMA loads it once, before the loop
   Register,    ///< threads compute it, in registers in the layout of A
-  Shared,      ///< threads compute it and store it for all warpgroups
+  Shared,      ///< threads compute or load it and store it for all warpgroups: in each iteration,
+               ///< or before the loop if it does not depend on the iteration
 };
 
 struct DotOperand {
@@ -101,6 +102,8 @@ struct DotGraph {
   bool is_plain() const;
   /// Returns true if TMA loads something, so that all enclosing loops carry ring positions.
   bool has_channels() const { return !loads.empty() || !stationary.empty(); }
+  /// Returns true if the tile is defined before the loop.
+  bool is_invariant(const Kernel& k, Value tile) const;
   /// Returns true if the load is copied ahead of its iteration.
   bool is_copied(OpId load) const;
   /// Returns true if a copy by cp.async needs the op for an index tile that the loop computes.

@@ -90,6 +90,7 @@ std::unordered_set<OpId> Expansion::run(PassContext& context) {
   stored_.allocate(l_, order_, plan_.stages);
   l_.fill_prologue(order_.last_stage);
   begin_gathers(context);
+  place_invariants();
   if (order_.last_stage > 0) choices_ = first_iteration_choices(k_, old_);
   order_.last_stage == 0 ? in_step() : skewed();
   // The next iteration of an outer loop overwrites what warpgroups may still read.
@@ -127,6 +128,28 @@ void Expansion::begin_gathers(PassContext& context) {
   gathers_.prologue(b, gather_lead());
   entries_ = gathers_.read_entries(b, k_[old_].operands[0], gather_lead());
   gather_slot_ = b.i32(0);
+}
+
+/// Places what waits for operands that threads load before the loop after the first copies by
+/// cp.async: the loads are then in flight together.
+void Expansion::place_invariants() {
+  const Uses uses(k_);
+  const auto is_in_loop = [&](const Uses::Use& use) {
+    return k_[use.op].parent == k_[old_].regions[0];
+  };
+  for (const GraphDot& dot : graph_.dots) {
+    const Value a = k_[dot.op].operands[0];
+    const OpId convert = k_[a].def;
+    const bool may_move = dot.a().form == OperandForm::Register && convert &&
+                          k_[convert].opcode == Opcode::ConvertLayout &&
+                          k_[convert].parent == k_[old_].parent &&
+                          std::ranges::all_of(uses.of(a), is_in_loop);
+    if (!may_move || !has_gathers()) continue;
+    k_.unlink(convert);
+    k_.insert_before(old_, convert);
+  }
+  Builder b = l_.before(old_);
+  stored_.store_invariants(b, has_gathers());
 }
 
 void Expansion::in_step() {

@@ -81,6 +81,7 @@ class Expansion {
   int gather_lead() const { return gathers_.slots() - (stay_in_flight_ ? kSlotsInUse : 1); }
 
   void begin_gathers(PassContext& context);
+  void place_invariants();
 
   /// Waits until the rows of the step have arrived and those in the slot to fill next have been
   /// read. The slot is filled before the dots of the step are issued, while those of the previous

@@ -18,8 +18,8 @@ void StoredTiles::allocate(MmaLoop& l, const LoopOrder& order, int stages) {
     for (Value v : k_[scheduled.op].results)
       if (std::ranges::find(graph_.shared, v) != graph_.shared.end())
         add(b, l.loop, v, std::exchange(usual, 1));
-  for (Value v : graph_.shared)  // carried by the loop
-    if (!k_[v].def) add(b, l.loop, v, 1);
+  for (Value v : graph_.shared)  // carried by the loop, or defined before it
+    if (!k_[v].def || graph_.is_invariant(k_, v)) add(b, l.loop, v, 1);
   if (std::ranges::any_of(stored_, [](const Tile& t) { return t.slots == 2; }))
     turn = l.before(l.loop).i32(0);
 }
@@ -31,7 +31,17 @@ void StoredTiles::add(Builder& b, OpId loop, Value tile, int usual) {
   const OpId def = k_[tile].def;
   b.loc = k_[def ? def : loop].loc;
   const Value buffer = b.op(Opcode::SmemAlloc, {}, stored_type(k_.type(tile), slots));
-  stored_.push_back({tile, buffer, slots});
+  stored_.push_back({tile, buffer, slots, graph_.is_invariant(k_, tile)});
+}
+
+void StoredTiles::store_invariants(Builder& b, bool has_barrier) {
+  for (const Tile& t : stored_) {
+    if (!t.is_invariant) continue;
+    if (const OpId def = k_[t.tile].def) b.loc = k_[def].loc;
+    b.effect(Opcode::SmemStore, {t.buffer, t.tile, b.i32(0)});
+  }
+  if (!has_barrier && std::ranges::any_of(stored_, &Tile::is_invariant))
+    b.effect(Opcode::CtaBarrier, {}, {{AttrName::generic_proxy, 1}});
 }
 
 void StoredTiles::next_turn(Builder& b) {
@@ -40,7 +50,7 @@ void StoredTiles::next_turn(Builder& b) {
 
 void StoredTiles::begin_step() {
   are_synchronized_ = false;
-  for (Tile& t : stored_) t.is_stored = t.is_published = false;
+  for (Tile& t : stored_) t.is_stored = t.is_published = t.is_invariant;
 }
 
 /// Stores the tile in a free slot. This warpgroup's wgmmas of the previous iteration have retired;
@@ -48,7 +58,7 @@ void StoredTiles::begin_step() {
 /// consecutive iterations use different ones.
 void StoredTiles::store(Builder& b, Value tile, Value made) {
   const auto t = std::ranges::find(stored_, tile, &Tile::tile);
-  if (t == stored_.end()) return;
+  if (t == stored_.end() || t->is_invariant) return;
   if (t->slots == 1 && !std::exchange(are_synchronized_, true)) b.effect(Opcode::CtaBarrier, {});
   b.effect(Opcode::SmemStore, {t->buffer, made, slot(b, *t)});
   t->is_stored = true;

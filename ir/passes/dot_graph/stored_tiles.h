@@ -1,7 +1,7 @@
 #pragma once
 // Tiles that the threads of a loop store for the wgmmas of all warpgroups, and the barriers around
 // them: one between the store of a tile and the first dot that reads it, one between the reads of
-// an iteration and the stores of the next.
+// an iteration and the stores of the next. Tiles that are defined before the loop are stored once.
 #include <algorithm>
 #include <vector>
 
@@ -16,6 +16,9 @@ class StoredTiles {
 
   /// Allocates shared memory before all loops; `stages`: slots of the loop's rings.
   void allocate(MmaLoop& l, const LoopOrder& order, int stages);
+  /// Stores the tiles that are defined before the loop. `has_barrier`: a barrier for the async
+  /// proxy precedes the first dot in any case.
+  void store_invariants(Builder& b, bool has_barrier);
   bool empty() const { return stored_.empty(); }
   /// The current slot of tiles with two slots, which the loop carries; null if no tile has two.
   Value turn;
@@ -37,6 +40,7 @@ class StoredTiles {
   struct Tile {
     Value tile, buffer;
     int slots = 1;
+    bool is_invariant = false;
     bool is_stored = false, is_published = false;  ///< by the step
   };
   void add(Builder& b, OpId loop, Value tile, int usual);
