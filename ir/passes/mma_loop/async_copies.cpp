@@ -161,8 +161,10 @@ void AsyncCopies::prologue(Builder& b, int steps) const {
   if (std::ranges::any_of(loads_, [&](const OperandLoad& l) { return hazards.access(l.load); }))
     b.effect(Opcode::CtaBarrier, {});
   Value iv = k_[loop_].operands[0];
+  std::vector<std::vector<Value>> entries;
+  for (int s = 0; s < steps; ++s) entries.push_back(read_entries(b, iv, s));
   for (int s = 0; s < steps; ++s) {
-    copy(b, iv, b.i32(s));
+    copy(b, iv, b.i32(s), entries[static_cast<std::size_t>(s)]);
     iv = b.add(iv, k_[loop_].operands[2]);
   }
 }

@@ -15,7 +15,8 @@ class AsyncCopies {
   /// Allocates the rings at the insertion point, and converts index tiles from before the loop.
   void allocate(Builder& b, PassContext& context);
   /// Issues the copies of the first `steps` iterations before the loop, one commit group per
-  /// iteration.
+  /// iteration. What their index tiles need from memory is read before the first copy, so that the
+  /// latencies of these reads overlap.
   void prologue(Builder& b, int steps) const;
   /// Copies the operands of the iteration at `iv`, a value of the induction variable, into `slot`
   /// of every ring. Past the end of the loop it copies nothing, but still commits a group, so that
