@@ -108,6 +108,8 @@ struct AttentionKernels {
     return {.block_q = config.block_q,
             .block_kv = config.block_kv,
             .cluster_ctas = splits.all() > 1 ? splits.cluster_ctas : 1,
+            .keys_in_m = heuristics->rows_in_n(c).has_value(),
+            .paired_stages = heuristics->paired_stages(c),
             .multicast = !is_masked && !has_order && !is_varlen && splits.all() == 1,
             .tma_aux_loads = spec.score && heuristics->schedule.tma_aux_loads};
   }

@@ -9,10 +9,13 @@
 #include "kernels/attention/split_kv.h"
 #include "kernels/attention/work_list.h"
 #include "tegula/attention_tiles.h"
+#include "tegula/int_math.h"
 
 namespace tegula::kernels {
 namespace {
 
+/// Rows of a product of one warpgroup.
+constexpr int kRowsOfM = 64;
 constexpr float kScoresToBase2 = std::numbers::log2e_v<float>;
 
 /// Records the work on each query tile when the kernel is traced.
@@ -41,10 +44,12 @@ class ForwardTileProgram {
         // Exponents are factor * scores; the results of a score function are scaled when they are
         // computed.
         factor_(spec_.score ? full<f32>(1) : scaled(scale_)),
-        // Head dims are padded to a multiple of 16 by absent elements.
+        // Head dims are padded by absent elements: to a multiple of 16, or of 64 in M.
         d_(slice(0, padded_head_dim(x.Q.static_dim(3)))),
-        dv_(slice(0, padded_head_dim(x.V.static_dim(3)))),
+        dv_(slice(0, tiles.keys_in_m ? round_up(x.V.static_dim(3), kRowsOfM)
+                                     : padded_head_dim(x.V.static_dim(3)))),
         tiles_{tiles.block_q, tiles.block_kv},
+        keys_in_m_(tiles.keys_in_m),
         programs_(tiles.cluster_ctas),
         group_(x.Q.dim(1) / x.K.dim(1)) {
     x.K.static_dim(3), x.O.static_dim(3);  // static: no guards where nothing is absent
@@ -88,7 +93,8 @@ class ForwardTileProgram {
                          shared.clusters),
           [&] {
             const Tile last = min(mine.first() + mine.block(), x_.Q.dim(2));
-            store_combined(part, h, mine.first(), last, {}, {tile, Tile(0), shared.clusters});
+            store_combined(part, h, mine.first(), last, {}, {tile, Tile(0), shared.clusters},
+                           SplitKvPartials::kRows);
           });
     }
   }
@@ -111,7 +117,8 @@ class ForwardTileProgram {
                              slice(0, tiles_.block_q).until(rows), dv_, arrival, item.parts),
             [&] {
               store_combined(part, h, Tile(0), rows, m.first(),
-                             {tile, item.slot, item.slot + item.parts});
+                             {tile, item.slot, item.slot + item.parts},
+                             SplitKvPartials::kRowsOfList);
             });
       });
     }
@@ -255,7 +262,7 @@ class ForwardTileProgram {
       const Tile length = cached(x_.K, b, fill_absent((*paged_.kv_lengths)(b), 0)).length();
       const SequenceRange request = SequenceRange::request(*rows_.cu_q, length, b);
       if (!rows_.pack_gqa) return request;
-      const bool is_one_query = !can_gather_queries(d_.block(), dv_.block());
+      const bool is_one_query = !keys_in_m_ && !can_gather_queries(d_.block(), dv_.block());
       return request.with_heads_as_rows(x_.Q.dim(2), rows_.seqlen_q, is_one_query);
     }
     return rows_.cu_q ? SequenceRange::packed(*rows_.cu_q, *rows_.cu_kv, b)
@@ -319,11 +326,11 @@ class ForwardTileProgram {
     Tile tile, first, end;
   };
 
-  /// Stores rows [first, end) of a tile, combined from its partials. There are few rows. `origin`:
-  /// the position of the tile's first row, 0 if absent.
+  /// Stores rows [first, end) of a tile, combined from its partials, `at_once` at a time. There are
+  /// few rows. `origin`: the position of the tile's first row, 0 if absent.
   void store_combined(const TileResult& part, const Index& h, const Tile& first, const Tile& end,
-                      const std::optional<Tile>& origin, const Partials& of) const {
-    for (auto some : steps(first, end, SplitKvPartials::kRows)) {
+                      const std::optional<Tile>& origin, const Partials& of, int at_once) const {
+    for (auto some : steps(first, end, at_once)) {
       const Index m = origin ? some.shifted(*origin) : some;
       store({part.sequence, rows_of(part.sequence, h, m),
              shared_->combine_all(of.tile, of.first, of.end, some, dv_, factor_)},
@@ -349,9 +356,8 @@ class ForwardTileProgram {
     const auto [entry, at] = sequence.rows(m);
     // Rows of absent queries read as 0; O has no such rows.
     const Tile q = fill_absent(x_.Q(entry, h, at, d_), 0);
-    TileResult s{sequence, rows_of(sequence, h, m),
-                 initial_softmax_state(spec_.weighting, rescaling(), tiles_.block_q,
-                                       static_cast<int>(dv_.block()), dtype_of<T>)};
+    TileResult s{sequence, rows_of(sequence, h, m), initial_state()};
+    if (keys_in_m_) s.rows = s.rows.with_keys_in_m();
     const KvBlockIterator kv_blocks = kv_blocks_of(s, b, h, m, is_wanted, part);
     assume(scale_ > 0.0f);
     for (auto step : kv_blocks.steps()) {
@@ -360,17 +366,30 @@ class ForwardTileProgram {
       const Index n = kv_blocks.block(step);
       const Tile k = fill_absent(keys(x_.K, s, b, h, n, d_), 0),
                  v = fill_absent(visible_values(s, b, h, n, kv_blocks, step), 0);
-      const Tile scores = masked(scored(dot(q, k.T()), s.rows, b, n), s, b, n, kv_blocks, step);
+      const Tile products = keys_in_m_ ? dot(k, q.T()) : dot(q, k.T());
+      const Tile scores = masked(scored(products, s.rows, b, n), s, b, n, kv_blocks, step);
       // Without a score function there is nothing to reassociate.
       const auto of_block = [&] {
         return softmax_step(s.state, scores, factor_, kv_blocks.is_first(step));
       };
       const Tile weights = spec_.score ? reassociable(of_block) : of_block();
       Tile& acc = accumulator_of(s.state);
-      acc = dot(cast<T>(weights), v, acc);
+      acc = keys_in_m_ ? dot(v.T(), cast<T>(weights), acc) : dot(cast<T>(weights), v, acc);
     }
+    if (keys_in_m_) s.state = std::get<OnlineSoftmax>(s.state).with_rows_in_m();
     return s;
   }
+
+  SoftmaxState initial_state() const {
+    const auto columns = static_cast<int>(dv_.block());
+    if (keys_in_m_)
+      return OnlineSoftmax::with_keys_in_m(tiles_.block_kv, tiles_.block_q, columns, rescaling());
+    return initial_softmax_state(spec_.weighting, rescaling(), tiles_.block_q, columns,
+                                 dtype_of<T>);
+  }
+
+  /// Returns the keys of a block as a row of the scores, or as a column with keys in M.
+  Tile key_numbers(const Index& n) const { return expand(n, keys_in_m_ ? 1 : 0); }
 
   /// Loads the values of a block without keys that no row of the tile may attend to: their weights
   /// are 0, but 0 times NaN is NaN. Blocks begin at a visible key; the tensor ends without a crop.
@@ -390,7 +409,7 @@ class ForwardTileProgram {
     if (!spec_.score) return s;
     return reassociable([&] {
       // A score that does not depend on s may be a scalar, a row or a column.
-      const Tile score = spec_.score(s * scale_, b, rows.heads, rows.positions, expand(n, 0));
+      const Tile score = spec_.score(s * scale_, b, rows.heads, rows.positions, key_numbers(n));
       return scaled(broadcast(cast<f32>(score), {s.dim(0), s.dim(1)}));
     });
   }
@@ -415,7 +434,7 @@ class ForwardTileProgram {
 
   Tile masked(Tile scores, const TileResult& s, const Index& b, const Index& n,
               const KvBlockIterator& kv_blocks, const Index& step) const {
-    const Tile columns = expand(n, 0);
+    const Tile columns = key_numbers(n);
     if_(kv_blocks.needs_mask(step, spec_.mask != nullptr), [&] {
       const Tile inside = columns < kv_blocks.key_end(s.sequence.seqlen_kv);
       scores = where(spec_.mask ? inside && kept(s, b, n, columns) : inside, scores,
@@ -464,6 +483,7 @@ class ForwardTileProgram {
   Tile scale_, factor_;
   Index d_, dv_;
   AttentionTileShape tiles_;
+  bool keys_in_m_;
   int programs_;  ///< CTAs of the cluster that shares a tile
   Tile group_;
 };

@@ -60,6 +60,9 @@ struct SplitKvWorkspace {
 /// Compile-time parameters of the kernel of a call.
 struct ForwardTiles {
   int block_q = 128, block_kv = 128, cluster_ctas = 1;
+  /// Keys are in M of the products and rows in N: for calls whose tiles have few rows.
+  bool keys_in_m = false;
+  int paired_stages = 0;  ///< AttentionHeuristics::paired_stages
   /// CTAs of a cluster multicast the keys that neighbouring tiles share, where possible.
   bool multicast = false;
   /// Boxes of a score's tensor operands are loaded by TMA.
@@ -67,7 +70,10 @@ struct ForwardTiles {
 
   PlanPatch plan() const {
     const auto wish = [](bool is_set) { return is_set ? std::optional(true) : std::nullopt; };
-    return {.tma_aux_loads = wish(tma_aux_loads), .multicast = wish(multicast)};
+    PlanPatch plan{.tma_aux_loads = wish(tma_aux_loads), .multicast = wish(multicast)};
+    if (keys_in_m) plan.num_warps = 4;
+    if (paired_stages > 0) plan.min_ctas_per_sm = 2, plan.stages = paired_stages;
+    return plan;
   }
   friend auto operator<=>(const ForwardTiles&, const ForwardTiles&) = default;
 };

@@ -1,6 +1,7 @@
 #include "kernels/attention/heuristics.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "tegula/int_math.h"
@@ -9,6 +10,11 @@
 
 namespace tegula::kernels {
 namespace {
+
+/// Rows of tiles with keys in M, and their keys: a multiple of 64. A product with 8 rows takes as
+/// long as one with 16, and its weights have no layout in shared memory that MMAs read.
+constexpr std::array kRowsInN{16, 32};
+constexpr int kKeysInM = 64;
 
 /// Returns the number of sequences, at least 1.
 std::int64_t sequences(const AttentionCall& c) {
@@ -106,6 +112,10 @@ AttentionConfig AttentionHeuristics::config(const AttentionCall& c, bool splits_
       given ? choose_attention(p, device_profile(c.Q.device())) : choose_attention(p, c.Q.device());
   if (given) config.block_q = given->block_q, config.block_kv = given->block_kv;
   const bool is_small = given && p.pack_gqa && p.queries <= kSmallQBlock;
+  if (const auto rows = rows_in_n(c)) {
+    config.block_q = *rows, config.block_kv = kKeysInM;
+    return config;
+  }
   if (is_small || gathers_rows(c)) config.block_q = kSmallQBlock;
   if (gathers_rows(c) && !given && has_wgmma(c.Q.device()))
     config.block_kv = std::min(config.block_kv, keys_of_paired_ctas(p.head_dim, p.head_dim_v));
@@ -125,8 +135,25 @@ SplitKv AttentionHeuristics::split_kv(const AttentionCall& c) const {
   return choose_split_kv({tiles, c.K.size(2), static_cast<int>(key_bytes)}, c.Q.device());
 }
 
+std::optional<int> AttentionHeuristics::rows_in_n(const AttentionCall& c) const {
+  const bool is_possible = schedule.keys_in_m.value_or(true) && c.is_paged && c.pack_gqa &&
+                           !given_tiles() && spec.weighting == AttentionNormalization::softmax;
+  if (!is_possible || c.rows() > kRowsInN.back()) return std::nullopt;
+  return *std::ranges::lower_bound(kRowsInN, c.rows());
+}
+
+int AttentionHeuristics::paired_stages(const AttentionCall& c) const {
+  constexpr int kMinStages = 3, kMaxStages = 4;
+  if (!rows_in_n(c) || !has_wgmma(c.Q.device())) return 0;
+  // Values are in M, too.
+  const int keys = keys_of_paired_ctas(static_cast<int>(c.Q.size(3)),
+                                       static_cast<int>(round_up(c.V.size(3), kKeysInM))),
+            stages = std::min(kMinStages * keys / kKeysInM, kMaxStages);
+  return stages >= kMinStages ? stages : 0;
+}
+
 bool AttentionHeuristics::gathers_rows(const AttentionCall& c) const {
-  return c.is_paged && c.pack_gqa && can_gather_queries(c.Q.size(3), c.V.size(3));
+  return c.is_paged && c.pack_gqa && (rows_in_n(c) || can_gather_queries(c.Q.size(3), c.V.size(3)));
 }
 
 std::optional<WorkExtents> AttentionHeuristics::listed_work(const AttentionCall& c) const {
@@ -136,8 +163,9 @@ std::optional<WorkExtents> AttentionHeuristics::listed_work(const AttentionCall&
   const AttentionConfig chosen = config(c);
   const std::int64_t tiles = c.K.size(1) * ceil_div<std::int64_t>(c.rows(), chosen.block_q);
   // Two CTAs share an SM if threads copy all operands: while one computes, the other one copies.
-  const bool are_paired = gathers_rows(c) && has_wgmma(c.Q.device()) &&
-                          rows_of_page_boxes(c.K.size(2), chosen.block_kv) == 1;
+  const bool copies = gathers_rows(c) && has_wgmma(c.Q.device()) &&
+                      rows_of_page_boxes(c.K.size(2), chosen.block_kv) == 1,
+             are_paired = rows_in_n(c) ? paired_stages(c) > 0 : copies;
   return work_extents(c.lengths.q.size(0) - 1, tiles, num_sms(c.Q.device()) * (are_paired ? 2 : 1));
 }
 

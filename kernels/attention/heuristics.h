@@ -32,8 +32,14 @@ struct AttentionHeuristics {
   /// Returns the extents of the work list of a paged call with a list and packed heads, or nothing
   /// if the call does not use it, as with a split_kv of 1.
   std::optional<WorkExtents> listed_work(const AttentionCall& c) const;
+  /// Returns the rows of a tile of a call whose products have keys in M, or nothing if rows are in
+  /// M: paged softmax of so few rows per request that M would be mostly padding.
+  std::optional<int> rows_in_n(const AttentionCall& c) const;
+  /// Returns the stages of each of two CTAs per SM of a call whose keys are in M, or 0 if an SM has
+  /// room for one CTA.
+  int paired_stages(const AttentionCall& c) const;
   /// Returns true if threads load the rows of the queries of a paged call one by one. Its tiles
-  /// have kSmallQBlock rows, however many a request has.
+  /// have kSmallQBlock rows, however many a request has, or rows_in_n.
   bool gathers_rows(const AttentionCall& c) const;
   /// Returns the problem that the choice of tiles depends on, with or without split-KV.
   AttentionProblem problem(const AttentionCall& c, bool splits_kv = false) const;

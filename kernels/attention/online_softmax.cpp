@@ -28,6 +28,22 @@ OnlineSoftmax::OnlineSoftmax(int rows, int columns, Rescaling rescaling, DType w
       rescaling_(rescaling),
       weights_(weights) {}
 
+OnlineSoftmax OnlineSoftmax::with_keys_in_m(int keys, int rows, int columns, Rescaling rescaling) {
+  OnlineSoftmax s(rows, columns, rescaling, DType::f32);
+  s.keys_dim_ = 0;
+  s.row_sum = zeros<f32>(keys, rows);
+  s.acc = zeros<f32>(columns, rows);
+  return s;
+}
+
+OnlineSoftmax OnlineSoftmax::with_rows_in_m() const {
+  OnlineSoftmax s = *this;
+  s.keys_dim_ = 1;
+  s.row_sum = tegula::sum(row_sum, axis(0));
+  s.acc = acc.T();
+  return s;
+}
+
 Tile OnlineSoftmax::step(const Tile& scores, const Tile& factor, const Tile& first) {
   if (rescaling_ != Rescaling::never) return rescaled_step(scores, factor);
   row_max = where(first, reference(scores), row_max);
@@ -44,14 +60,15 @@ Tile OnlineSoftmax::reference(const Tile& scores) const {
 }
 
 Tile OnlineSoftmax::rescaled_step(const Tile& scores, const Tile& factor) {
-  const Tile peak = max(row_max, max(scores, axis(1)));
+  const Tile peak = max(row_max, max(scores, axis(keys_dim_)));
   const Tile now = rescaling_ == Rescaling::lazy
                        ? where((peak - row_max) * factor > kLazyRescaleThreshold, peak, row_max)
                        : peak;
-  const Tile weights = exp2(fma(scores, factor, expand(now * -factor, 1)));
+  const Tile weights = exp2(fma(scores, factor, expand(now * -factor, keys_dim_)));
   const Tile rescale = exp2((row_max - now) * factor);
-  row_sum = fma(row_sum, rescale, tegula::sum(weights, 1));
-  acc = conditional_rescale(acc, expand(rescale, 1));
+  row_sum = keys_dim_ == 0 ? fma(row_sum, expand(rescale, 0), weights)
+                           : fma(row_sum, rescale, tegula::sum(weights, 1));
+  acc = conditional_rescale(acc, expand(rescale, keys_dim_));
   row_max = now;
   return weights;
 }

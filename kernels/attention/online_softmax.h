@@ -10,13 +10,20 @@ namespace tegula::kernels {
 
 /// State of rows: the reference of the weights (the running maximum; close to it with lazy
 /// rescaling; the largest score of the first block without rescaling), their sum, and the output
-/// accumulator. Scores times `factor`, which is positive, are exponents of 2.
+/// accumulator [rows, columns]. Scores [rows, keys] times `factor`, which is positive, are
+/// exponents of 2. With keys in M, scores are [keys, rows] and the accumulator is [columns, rows]:
+/// rows are in N of the MMAs, where 16 are enough.
 struct OnlineSoftmax {
   /// A finite maximum below all scores: exp2(-inf - kMinFiniteMax) is 0, not NaN.
   static constexpr float kMinFiniteMax = -1e30f;
 
   /// `weights` is the type that weights are rounded to.
   OnlineSoftmax(int rows, int columns, Rescaling rescaling, DType weights);
+  /// Returns the initial state with `keys` keys of a block in M. Until `with_rows_in_m`, `row_sum`
+  /// is [keys, rows]: it is summed over the keys, which several warps share, once.
+  static OnlineSoftmax with_keys_in_m(int keys, int rows, int columns, Rescaling rescaling);
+  /// Returns the state with the accumulator as [rows, columns], after the last step.
+  OnlineSoftmax with_rows_in_m() const;
 
   /// Adds one block of scores, which may be the `first`, and rescales the output; returns the
   /// weights of the block. The product with the factor and the subtraction of the maximum are one
@@ -35,6 +42,7 @@ struct OnlineSoftmax {
 
   Rescaling rescaling_;
   DType weights_;
+  int keys_dim_ = 1;  ///< dimension of the keys in scores
 };
 
 /// Final denominator of each row and its logarithm. Rows without keys give 0 and -inf.

@@ -85,6 +85,11 @@ QueryRows QueryRows::shifted(const Tile& by) const {
   return {heads, positions + by, first + by, last + by, head_of_row};
 }
 
+QueryRows QueryRows::with_keys_in_m() const {
+  const auto as_row = [](const Tile& t) { return t.rank() == 2 ? t.T() : t; };
+  return {as_row(heads), as_row(positions), first, last, head_of_row};
+}
+
 QueryRows QueryRows::of_group(const Index& group, const Index& m, const Tile& rows,
                               const Tile& seqlen_q) {
   const Tile r = m.indices(), head = group * (rows / seqlen_q) + r / seqlen_q;

@@ -109,6 +109,8 @@ struct QueryRows {
   static QueryRows of_head(const Index& h, const Index& m, const Tile& seqlen_q);
   /// Returns the same rows with positions shifted by `by`.
   QueryRows shifted(const Tile& by) const;
+  /// Returns the same rows with heads and positions as [1, rows], for scores with keys in M.
+  QueryRows with_keys_in_m() const;
   /// Returns the positions of the heads of a group, head by head; `rows` is the number per group.
   static QueryRows of_group(const Index& group, const Index& m, const Tile& rows,
                             const Tile& seqlen_q);

@@ -4,8 +4,10 @@ namespace tegula::kernels {
 namespace {
 
 /// Returns the number of clusters whose partials are read at a time, to overlap their memory
-/// latencies: fewer for many columns, which registers have no room for.
-int read_at_once(const Index& columns) { return columns.block() > 128 ? 4 : 8; }
+/// latencies: fewer for many rows and columns, which registers have no room for.
+int read_at_once(const Index& rows, const Index& columns) {
+  return static_cast<int>((columns.block() > 128 ? 32 : 64) / rows.block());
+}
 
 /// Returns the values of all CTAs of the cluster for each row: [rows, programs].
 /// `cluster_reduce_scatter` scatters one slice of the rows to each CTA, so each CTA receives all
@@ -51,7 +53,7 @@ OnlineSoftmax SplitKvPartials::combine_all(const Tile& tile, const Tile& first, 
   const Index t = slice(tile, 1);
   OnlineSoftmax s(static_cast<int>(rows.block()), static_cast<int>(columns.block()),
                   Rescaling::exact, DType::f32);
-  for (auto c : steps(first, end, read_at_once(columns)).bounded()) {
+  for (auto c : steps(first, end, read_at_once(rows, columns)).bounded()) {
     const Tile row_maxes =
                    fill_absent(row_stats(t, c, slice(0, 1), rows), OnlineSoftmax::kMinFiniteMax),
                row_sums = fill_absent(row_stats(t, c, slice(1, 1), rows), 0),

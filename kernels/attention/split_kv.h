@@ -17,8 +17,9 @@ OnlineSoftmax combine_in_cluster(const OnlineSoftmax& part, const Tile& factor, 
 /// accumulators [tiles, clusters, rows, columns], and row_max and row_sum [tiles, clusters, 2,
 /// rows].
 struct SplitKvPartials {
-  /// Rows that `combine_all` processes at a time.
-  static constexpr int kRows = 8;
+  /// Rows that `combine_all` processes at a time: of clusters, and of work lists, whose tiles have
+  /// fewer rows and more partials.
+  static constexpr int kRows = 8, kRowsOfList = 4;
 
   const InOut<f32, 4>&acc_partials, &row_stats;
   Tile arrivals;  ///< pointer to counters that are 0: one per tile and CTA of a cluster

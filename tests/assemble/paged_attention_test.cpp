@@ -13,8 +13,9 @@ namespace {
 /// Kernels of a step of two requests with `queries` rows of Q in all, and `columns` pages each.
 std::vector<ir::Kernel> traced_paged(const std::vector<std::string>& names, std::int64_t rows,
                                      std::int64_t dim, std::int64_t queries,
-                                     std::int64_t max_seqlen_q, std::int64_t columns = 3) {
-  const Attention attention({.mask = masks::causal()});
+                                     std::int64_t max_seqlen_q, std::int64_t columns = 3,
+                                     bool keys_in_m = true) {
+  const Attention attention({.mask = masks::causal()}, {.keys_in_m = keys_in_m});
   const Tensor Q = host({queries, 8, dim}), O = host({queries, 8, dim}),
                pages = host({6, rows, 2, dim});
   const auto numbers = [](const Dims& shape) {
@@ -54,12 +55,33 @@ TEST_F(Assembled, PagedAttentionByWorkList) {
   const auto kernels = traced_paged({"attention_schedule", "attention"}, 16, 128, 2, 1, 128);
   expect_clean(kernels[0], "sm_90a", false);
   expect_clean(kernels[1], "sm_90a", true);
-  expect_clean(traced_paged({"attention"}, 16, 64, 2, 1, 128).front(), "sm_90a", true);
+  for (const auto& [dim, keys_in_m] : {std::pair{64, true}, {64, false}, {128, false}})
+    expect_clean(traced_paged({"attention"}, 16, dim, 2, 1, 128, keys_in_m).front(), "sm_90a",
+                 true);
 }
 
-/// With 256 columns, the accumulator fills half of the registers.
+/// With 256 columns, the accumulator of 64 rows fills half of the registers.
 TEST_F(Assembled, PagedAttentionByWorkListOfWideHeads) {
-  expect_without_spills(traced_paged({"attention"}, 16, 256, 2, 1, 128).front());
+  for (const bool keys_in_m : {true, false})
+    expect_without_spills(traced_paged({"attention"}, 16, 256, 2, 1, 128, keys_in_m).front());
+}
+
+/// Two CTAs share an SM, also if TMA copies the keys, unless heads are wide.
+TEST_F(Assembled, PagedAttentionWithKeysInM) {
+  for (const std::int64_t dim : {64, 80, 128, 192, 256})
+    for (const std::int64_t rows : {2, 48})
+      for (const std::int64_t queries : {1, 8}) {
+        if (queries > 1 && dim > 128) continue;  // heads are not packed
+        SCOPED_TRACE(testing::Message() << dim << ", pages of " << rows << ", " << queries);
+        const auto kernels =
+            traced_paged({"attention"}, rows, dim, 2 * queries, queries, 2048 / rows);
+        for (const runtime::Backend backend : here()) {
+          const ir::Plan plan = expect_clean(kernels.front(), "sm_90a", true, backend);
+          EXPECT_EQ(plan.num_warps, 4);
+          EXPECT_EQ(plan.min_ctas_per_sm, dim > 128 ? 1 : 2);
+        }
+        expect_clean(kernels.front(), "sm_80", false);
+      }
 }
 
 /// The producer holds eight entries of the page table for a block of 128 keys.
@@ -68,13 +90,13 @@ TEST_F(Assembled, PagedAttentionOfManyBoxes) {
     expect_without_spills(traced_paged({"attention"}, 16, dim, 300, 300).front());
 }
 
-/// Rows of several queries are fragments in registers. Two CTAs share an SM if threads copy all
-/// operands; TMA needs one.
+/// In M, rows of several queries are fragments in registers. Two CTAs share an SM if threads copy
+/// all operands; TMA needs one.
 TEST_F(Assembled, PagedAttentionOfSeveralQueries) {
   for (const std::int64_t dim : {64, 96, 128, 144})
     for (const auto& [rows, ctas] : {std::pair{24, 2}, std::pair{32, 1}}) {
       SCOPED_TRACE(testing::Message() << dim << ", pages of " << rows);
-      const auto kernels = traced_paged({"attention"}, rows, dim, 8, 4, 128);
+      const auto kernels = traced_paged({"attention"}, rows, dim, 8, 4, 128, false);
       EXPECT_EQ(expect_clean(kernels.front(), "sm_90a", true).min_ctas_per_sm, ctas);
     }
 }

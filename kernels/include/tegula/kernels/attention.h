@@ -125,6 +125,10 @@ struct AttentionSchedule {
   /// all tiles are co-resident. Ignored with more queries, with `tiles`, in `varlen`, under block
   /// lists, with other normalizations than softmax, and for other targets than sm_90a.
   std::optional<int> split_kv = {};
+  /// For measurements: whether `paged` calls of packed heads have the keys of a block in M of the
+  /// MMAs and the rows of a request in N. Default: if a request has at most 32 rows, which M would
+  /// pad to 64. More rows, `tiles` and other normalizations than softmax have rows in M.
+  std::optional<bool> keys_in_m = {};
 };
 
 /// Returns the keys that a causal mask keeps, [0, last + 1): a valid `kv_range` for every mask that
