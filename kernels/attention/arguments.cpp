@@ -242,7 +242,8 @@ AttentionCall paged_call(const Tensor& Q, const KvCache& cache, const Tensor& O,
           static_cast<std::int32_t>(packs ? std::max<std::int64_t>(longest, 1) : longest),
           true,
           room,
-          batch.schedule.defined()};
+          batch.schedule.defined(),
+          cache.table.defined()};
 }
 
 Tile checked_mask(const Tile& mask) {

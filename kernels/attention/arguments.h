@@ -19,6 +19,7 @@ struct AttentionCall {
   bool is_paged = false;
   std::int64_t max_seqlen_kv = 0;  ///< rows per request that a paged cache has room for
   bool is_scheduled = false;       ///< has a work list
+  bool has_table = false;          ///< pages are named by a table; else a request has one page
 
   /// Returns a bound of the number of rows of a head of O; of packed heads, those of one request.
   std::int64_t rows() const { return is_paged && pack_gqa ? Q.size(2) * seqlen_q : Q.size(2); }

@@ -163,8 +163,9 @@ std::optional<WorkExtents> AttentionHeuristics::listed_work(const AttentionCall&
   const AttentionConfig chosen = config(c);
   const std::int64_t tiles = c.K.size(1) * ceil_div<std::int64_t>(c.rows(), chosen.block_q);
   // Two CTAs share an SM if threads copy all operands: while one computes, the other one copies.
-  const bool copies = gathers_rows(c) && has_wgmma(c.Q.device()) &&
-                      rows_of_page_boxes(c.K.size(2), chosen.block_kv) == 1,
+  // TMA copies boxes of the pages of a table only.
+  const bool has_boxes = c.has_table && rows_of_page_boxes(c.K.size(2), chosen.block_kv) > 1,
+             copies = gathers_rows(c) && has_wgmma(c.Q.device()) && !has_boxes,
              are_paired = rows_in_n(c) ? paired_stages(c) > 0 : copies;
   return work_extents(c.lengths.q.size(0) - 1, tiles, num_sms(c.Q.device()) * (are_paired ? 2 : 1));
 }
