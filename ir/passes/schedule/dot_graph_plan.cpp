@@ -65,10 +65,11 @@ std::optional<DotNeeds> dot_graph_needs(const Kernel& k, int num_warps) {
   return needs && needs->can_expand && !needs->are_plain ? std::optional(*needs) : std::nullopt;
 }
 
-/// Plans one warpgroup if no tile has more than 64 rows and the accumulators fit; otherwise two.
+/// Plans one warpgroup if no tile has more than 64 rows, or the kernel prefers one, and the
+/// accumulators fit; otherwise two.
 std::optional<Plan> dot_graph_plan(const Kernel& k, const KernelSummary& s) {
   if (!k.info.target->has_wgmma || k.info.cluster > 1) return std::nullopt;
-  if (s.most_rows <= kWgmmaRows)
+  if (s.most_rows <= kWgmmaRows || k.info.preferred.num_warps == kWarpgroupWarps)
     if (const auto plan = plan_for(k, kWarpgroupWarps)) return plan;
   return plan_for(k, 2 * kWarpgroupWarps);
 }
