@@ -1,6 +1,7 @@
 // Steps of a few queries per request over a paged cache, and over contiguous keys if all requests
 // have the same number of keys, on GPU 0: time per call with and without a work list, compared with
-// reading the same bytes, and the time of writing the list.
+// reading the same bytes, and the time of writing the list. With the argument `both`, steps of one
+// query per request are also timed with rows in M.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <cstdio>
 #include <numeric>
 #include <random>
+#include <string_view>
 
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/masks.h"
@@ -90,8 +92,9 @@ Tensor shuffled_table(const std::vector<i32>& lengths, std::int64_t rows, Device
   return Tensor::from(table, {std::ssize(lengths), columns}, gpu);
 }
 
-/// If `rows` is 0, the keys of a request are contiguous: one page without a table.
-void report(const Stream& stream, const Rows& all, const Step& step, std::int64_t rows) {
+/// If `rows` is 0, the keys of a request are contiguous: one page without a table. `both`: also
+/// with rows in M.
+void report(const Stream& stream, const Rows& all, const Step& step, std::int64_t rows, bool both) {
   const Device gpu = stream.device();
   const std::int64_t requests = std::ssize(step.lengths), tokens = requests * step.queries;
   std::vector<i32> offsets, parents;
@@ -111,24 +114,30 @@ void report(const Stream& stream, const Rows& all, const Step& step, std::int64_
   const Tensor Q = Tensor::normal({tokens, kHeads, kDim}, DType::bf16, 0, 1, 2, gpu), O = Q.clone(),
                bits = Tensor::zeros({tokens}, DType::i32, gpu);
   if (step.has_trees) ancestor_bits(stream, Tensor::from(parents, gpu), batch, bits, step.queries);
-  const Attention attention(
-      {.mask = step.has_trees ? masks::tree(batch, bits, step.queries) : masks::causal()});
+  const AttentionSpec spec{.mask = step.has_trees ? masks::tree(batch, bits, step.queries)
+                                                  : masks::causal()};
   const std::int64_t keys =
       std::accumulate(step.lengths.begin(), step.lengths.end(), std::int64_t{0});
   const double floor = us_of_reading(stream, all, keys);
-  const auto call = [&] { attention.paged(stream, Q, cache, O, batch); };
-  const double undivided = us_of(stream, call);
-  batch.schedule = Tensor::zeros({schedule_words(requests, gpu)}, DType::i32, gpu);
-  const double list =
-      us_of(stream, [&] { attention.schedule(stream, Q, cache, batch, batch.schedule); });
-  const double us = us_of(stream, call);
-  std::fputs(fmt::format("{:<24} {:<13} read {:7.1f} us, by list {:7.1f} us ({:.2f}), "
-                         "undivided {:7.1f} us, writing the list {:.1f} us\n",
-                         step.name, is_contiguous ? "contiguous" : fmt::format("pages of {}", rows),
-                         floor, us, us / floor, undivided, list)
-                 .c_str(),
-             stdout);
-  std::fflush(stdout);
+  const Tensor work = Tensor::zeros({schedule_words(requests, gpu)}, DType::i32, gpu);
+  for (const bool keys_in_m : both ? std::vector<bool>{false, true} : std::vector<bool>{true}) {
+    const Attention attention(spec, {.keys_in_m = keys_in_m});
+    const auto call = [&] { attention.paged(stream, Q, cache, O, batch); };
+    batch.schedule = Tensor();
+    const double undivided = us_of(stream, call);
+    const double list = us_of(stream, [&] { attention.schedule(stream, Q, cache, batch, work); });
+    batch.schedule = work;
+    const double us = us_of(stream, call);
+    std::fputs(
+        fmt::format("{:<24} {:<13} {}read {:7.1f} us, by list {:7.1f} us ({:.2f}), "
+                    "undivided {:7.1f} us ({:.2f}), writing the list {:.1f} us\n",
+                    step.name, is_contiguous ? "contiguous" : fmt::format("pages of {}", rows),
+                    keys_in_m ? "" : "rows in M, ", floor, us, us / floor, undivided,
+                    undivided / floor, list)
+            .c_str(),
+        stdout);
+    std::fflush(stdout);
+  }
 }
 
 std::vector<i32> ragged(bool is_uniform) {
@@ -144,11 +153,12 @@ std::vector<i32> ragged(bool is_uniform) {
 }  // namespace
 }  // namespace tegula::bench
 
-int main() {
+int main(int argc, char** argv) {
   using tegula::i32;
   using Lengths = std::vector<i32>;
   const auto stream = tegula::Stream::create(tegula::Device::cuda());
   const auto all = tegula::bench::random_rows(stream.device());
+  const bool both = argc > 1 && std::string_view(argv[1]) == "both";
   const Lengths long_ones(16, 32768);
   Lengths one_long(256, 100);
   one_long.front() = 1 << 20;
@@ -156,6 +166,7 @@ int main() {
                                        {"1 of 128k", Lengths(1, 131072)},
                                        {"4 of 16k", Lengths(4, 16384)},
                                        {"16 of 8k", Lengths(16, 8192)},
+                                       {"64 of 1k", Lengths(64, 1024)},
                                        {"64 of 8k", Lengths(64, 8192)},
                                        {"256 of 1 .. 30k", tegula::bench::ragged(true)},
                                        {"256 of 1 .. 32k, log", tegula::bench::ragged(false)},
@@ -165,10 +176,12 @@ int main() {
                                        {"16 of 32k, 16 queries", long_ones, 16},
                                        {"16 of 32k, trees of 16", long_ones, 16, true}};
   for (const auto& step : steps) {
+    if (both && step.queries > 1) continue;
     const bool is_even =
         std::ranges::all_of(step.lengths, [&](i32 n) { return n == step.lengths.front(); });
     const bool fits = std::ranges::max(step.lengths) <= 1 << 18;  // the table of pages of one row
     for (const int rows : {0, 1, 16, 64, 256})
-      if (rows == 0 ? is_even : rows > 1 || fits) tegula::bench::report(stream, all, step, rows);
+      if (rows == 0 ? is_even : rows > 1 || fits)
+        tegula::bench::report(stream, all, step, rows, both);
   }
 }
