@@ -21,7 +21,7 @@ struct Batch {
          : cache.order == PageOrder::hnd ? " hnd"
                                          : " interleaved") +
         (config.schedule.pack_gqa ? *config.schedule.pack_gqa ? " packed" : " apart" : "") +
-        (has_list ? " list" : "") + ", requests";
+        (config.schedule.keys_in_m ? " rows in M" : "") + (has_list ? " list" : "") + ", requests";
     for (std::size_t b = 0; b < lengths.q.size(); ++b)
       text += " " + std::to_string(lengths.q[b]) + "/" + std::to_string(lengths.kv[b]);
     return text;
@@ -95,6 +95,7 @@ Batch random_batch(const Axes& axes, Dice& dice, Device device) {
   if (e.dim <= 128 && dice.one_in(4))
     c.schedule.tiles = {dice.one_in(2) ? 64 : 128, 16 * dice.between(1, 8)};
   b.has_list = dice.one_in(2);
+  if (dice.one_in(5)) c.schedule.keys_in_m = false;
   return b;
 }
 
