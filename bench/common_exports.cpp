@@ -59,6 +59,9 @@ TEGULA_EXPORT(common_matmul, matmul_export("M K", "K N", "M N", 2, false));
 TEGULA_EXPORT(common_batched_matmul, matmul_export("B M K", "B K N", "B M N", 3, false));
 TEGULA_EXPORT(common_attention, exportable(Attention(AttentionSpec{})));
 TEGULA_EXPORT(common_causal_attention, exportable(Attention({.mask = masks::causal()})));
+TEGULA_EXPORT(common_attention_backward, attention_backward(Attention(AttentionSpec{})));
+TEGULA_EXPORT(common_causal_attention_backward,
+              attention_backward(Attention({.mask = masks::causal()})));
 TEGULA_EXPORT(common_rms_norm, norm(false));
 TEGULA_EXPORT(common_layer_norm, norm(true));
 TEGULA_EXPORT(common_softmax, softmax_of_rows());

@@ -8,6 +8,7 @@
 
 #include "kernels/argument_error.h"
 #include "kernels/attention/arguments.h"
+#include "tegula/attention_backward_config.h"
 #include "tegula/attention_tiles.h"
 #include "tegula/int_math.h"
 #include "tegula/prepare.h"
@@ -15,42 +16,16 @@
 namespace tegula::kernels {
 namespace {
 
-/// Columns of dK and dV together that registers have room for. Wider calls launch the main kernel
-/// twice, and the second launch computes the weights again.
-constexpr std::int64_t kMaxColumns = 256;
-
-/// Columns of K and V together up to which shared memory has room for two slots of kGradientRows
-/// queries and their gradients.
-constexpr std::int64_t kMaxColumnsOfTiles = 384;
-
-/// The same if gradients of captures are added to memory: up to that many columns registers have
-/// room for their terms.
-constexpr std::int64_t kMaxColumnsOfTerms = 192;
-
 constexpr const char* kBackwardName = "attention backward";
 
-/// Throws unless the caller's list, if any, is one that the main kernel visits.
-void check_transposed(const std::optional<BlockList>& list, bool is_needed, bool is_varlen) {
-  if (!list && is_needed)
-    refuse_backward("saved.blocks", "left out",
-                    "a list by BlockListRows::keys, since the specification has blocks");
-  if (!list) return;
-  if (is_varlen) refuse_backward("saved.blocks", "given", "none for packed sequences");
-  if (list->block_q % kGradientRows != 0 || list->block_kv != kGradientKeys)
-    refuse_backward("saved.blocks",
-                    std::to_string(list->block_q) + " x " + std::to_string(list->block_kv),
-                    "blocks of 64 or 128 queries and 128 keys");
-  check_blocks(*list);
-}
-
-void check_call(AttentionNormalization weighting, const Tensor& Q, const Tensor& K, const Tensor& V,
+void check_call(const AttentionSpec& spec, const Tensor& Q, const Tensor& K, const Tensor& V,
                 const AttentionSaved& saved, const AttentionGradients& of,
                 const AttentionInputGradients& into, const CuSeqlens* lengths) {
   const AttentionExtras extras{.lse = saved.lse, .sinks = saved.sinks};
   lengths ? varlen_call(Q, K, V, saved.O, *lengths, extras) : dense_call(Q, K, V, saved.O, extras);
   const Dims rows = lengths ? Dims{Q.size(0), Q.size(1)} : Dims{Q.size(0), Q.size(1), Q.size(2)},
              heads{Q.size(1)};
-  if (weighting == AttentionNormalization::softmax) {
+  if (spec.weighting == AttentionNormalization::softmax) {
     require_tensor(kBackwardName, "lse", saved.lse, DType::f32, rows);
   } else {
     for (const auto& [name, t] : {std::pair<const char*, const Tensor&>{"lse", saved.lse},
@@ -66,6 +41,16 @@ void check_call(AttentionNormalization weighting, const Tensor& Q, const Tensor&
   require_optional(kBackwardName, "the gradient of sinks", into.sinks, DType::f32, heads);
   if (into.sinks.defined()) require_tensor(kBackwardName, "sinks", saved.sinks, DType::f32, heads);
   ScoreCaptures::check(into.captured);
+  const auto& list = saved.blocks;
+  if (!list && spec.blocks)
+    refuse_backward("saved.blocks", "left out",
+                    "a list by BlockListRows::keys, since the specification has blocks");
+  if (!list) return;
+  if (list->block_q % kGradientRows != 0 || list->block_kv != kGradientKeys)
+    refuse_backward("saved.blocks",
+                    std::to_string(list->block_q) + " x " + std::to_string(list->block_kv),
+                    "blocks of 64 or 128 queries and 128 keys");
+  check_blocks(*list);
 }
 
 /// Returns the analysis of the mask, with the roles of queries and keys exchanged for rows of keys.
@@ -86,6 +71,7 @@ struct BackwardCall {
   CapturedSelection captured;
   std::optional<std::int64_t> sequences = {};  ///< number of packed sequences
   CuSeqlens by_keys = {}, by_queries = {};     ///< lengths of rows and columns of each traversal
+  std::int64_t listed_keys = 0;  ///< for which `blocks` must have rows, as far as the host knows
 };
 
 /// Arguments of a call in their order; gradients of captures come last. Tensors of packed sequences
@@ -98,8 +84,8 @@ struct BackwardSlots {
     std::size_t number = 0;
     for (PlanSlot* slot : {&Q, &K, &V, &O, &lse, &sinks, &dO, &dlse, &dQ, &dK, &dV, &dsinks,
                            &starts_q, &starts_kv, &blocks.blocks, &blocks.counts, &blocks.full}) {
-      *slot = plan.argument(number++);
-      if (is_packed && plan.tensor(*slot).rank() > 1) *slot = plan.view(*slot, as_batch);
+      const Tensor& t = plan.tensor(*slot = plan.argument(number++));
+      if (is_packed && t.rank() > 1 && t.dtype() != DType::i32) *slot = plan.view(*slot, as_batch);
     }
   }
 };
@@ -124,7 +110,7 @@ class BackwardPlan {
                                    : Dims{Q_.size(0), Q_.size(1), Q_.size(2), K_.size(2)};
     all.captures_->classify(call_.captured, pairs,
                             is_ordered() ? std::optional(K_.size(1)) : std::nullopt);
-    block_ = block_of(call_.captured);
+    config_ = config(false);
     make_workspace();
     const bool visits_all = !spec_.mask && !is_packed() && !call_.blocks;
     captured_ = all.captures_->begin(plan, Q_.dtype(), call_.captured,
@@ -163,11 +149,17 @@ class BackwardPlan {
   bool is_ordered() const { return all_.facts_->numerics.deterministic; }
   bool is_given(PlanSlot slot) const { return plan_.tensor(slot).defined(); }
 
-  /// Returns the queries of an iteration, for which shared memory and registers have room.
-  int block_of(const CapturedSelection& captured) const {
-    const std::int64_t columns = backward_columns(K_.size(3)) + padded_head_dim(V_.size(3)),
-                       most = captured.has_sums() ? kMaxColumnsOfTerms : kMaxColumnsOfTiles;
-    return columns <= most ? kGradientRows : kGradientRows / 2;
+  /// Returns the configuration of the launches whose rows are keys, or queries.
+  AttentionBackwardConfig config(bool of_queries) const {
+    AttentionBackwardProblem p{.queries = Q_.size(2), .keys = K_.size(2)};
+    p.matrices = Q_.size(0) * Q_.size(1), p.sequences = call_.sequences.value_or(1);
+    p.columns = backward_columns(K_.size(3)), p.columns_v = padded_head_dim(V_.size(3));
+    p.operands = Q_.dtype(), p.kv_extent = all_.facts_->traversal.kv_extent();
+    p.is_varlen = is_packed(), p.is_grouped = Q_.size(1) != K_.size(1);
+    p.has_lists = call_.blocks.has_value(), p.has_score = spec_.score != nullptr;
+    p.of_queries = of_queries, p.adds_queries = is_given(s_.dQ) && !is_ordered();
+    p.sums_captures = !of_queries && call_.captured.has_sums();
+    return choose_attention_backward(p, Q_.device());
   }
 
   /// Returns the number of whole blocks of `rows` rows of a head, which sequences share.
@@ -196,8 +188,8 @@ class BackwardPlan {
 
   /// Returns the sums of dQ by blocks of the main kernel.
   PlanSlot sums_by_block() {
-    if (block_ == kGradientRows || !is_given(sums_)) return sums_;
-    return plan_.view(sums_, [parts = kGradientRows / block_](const Tensor& t) {
+    if (config_.block_q == kGradientRows || !is_given(sums_)) return sums_;
+    return plan_.view(sums_, [parts = kGradientRows / config_.block_q](const Tensor& t) {
       return t.reshape({t.size(0), t.size(1), t.size(2) * parts, t.size(3) / parts});
     });
   }
@@ -228,12 +220,13 @@ class BackwardPlan {
   /// Returns the lists of blocks of queries that the call visits, for each query head: those of the
   /// caller, or those that the mask gives.
   BlockListSlots lists_by_head() {
-    const Dims rows{Q_.size(0), Q_.size(1), ceil_div<std::int64_t>(K_.size(2), kGradientKeys)};
-    if (call_.blocks) return list_slots(plan_, *call_.blocks, {Q_, rows}, s_.blocks);
+    const Dims rows{call_.sequences.value_or(Q_.size(0)), Q_.size(1),
+                    ceil_div<std::int64_t>(call_.listed_keys, kGradientKeys)};
+    if (call_.blocks) return list_slots(plan_, *call_.blocks, {Q_, rows, is_packed()}, s_.blocks);
     const Tensor by_head =
         described({Q_.size(0), Q_.size(1), K_.size(2), K_.size(3)}, K_.dtype(), K_.device());
-    return derived_lists(all_.of_keys_, by_head, Q_, {kGradientKeys, block_}, call_.by_keys,
-                         s_.starts_kv, s_.starts_q);
+    return derived_lists(all_.of_keys_, by_head, Q_, {config_.block_kv, config_.block_q},
+                         call_.by_keys, s_.starts_kv, s_.starts_q);
   }
 
   /// Returns the lists in the main kernel's form: its blocks, of the heads of a group together.
@@ -244,31 +237,33 @@ class BackwardPlan {
     const Dims of = plan_.tensor(lists.blocks).shape();
     const std::int64_t kv_heads = K_.size(1);
     if (!call_.blocks && of[1] == kv_heads) return lists;
-    const std::int64_t parts = call_.blocks ? call_.blocks->block_q / block_ : 1,
+    const std::int64_t parts = call_.blocks ? call_.blocks->block_q / config_.block_q : 1,
                        entries = of[3] * parts * (of[1] / kv_heads);
     const Dims rows{of[0], kv_heads, of[2]};
-    const PlanSlot numbers = plan_.scratch({is_packed() ? 1 : of[0], kv_heads, of[2], entries},
+    // Derived lists of packed sequences share a row of columns (group_window).
+    const PlanSlot starts = call_.blocks ? PlanSlot() : s_.starts_q,
+                   numbers = plan_.scratch({is_given(starts) ? 1 : of[0], kv_heads, of[2], entries},
                                            DType::i32),
                    counts = plan_.scratch(rows, DType::i32), full = plan_.scratch(rows, DType::i32);
     plan_.launch(all_.groups_, lists.blocks, lists.counts, lists.full, numbers, counts, full,
-                 !call_.blocks, block_, static_cast<i32>(parts), static_cast<i32>(blocks),
-                 log2_blocks, s_.starts_q);
+                 !call_.blocks, config_.block_q, static_cast<i32>(parts), static_cast<i32>(blocks),
+                 log2_blocks, starts);
     return {plan_.broadcast_to(numbers, {of[0], kv_heads, of[2], entries}), counts, full, {}};
   }
 
-  /// Returns the tiles for `block` columns, where those of Q and K are padded to `of_k` columns.
-  BackwardTiles tiles_of(int block, std::int64_t of_k) const {
-    const std::int64_t of_v = padded_head_dim(V_.size(3));
-    const bool is_wide = of_k + of_v > kMaxColumns, uses_tma = all_.facts_->schedule.tma_aux_loads;
-    // Elements of more bytes, which the score reads for each pair, leave no room for two slots at
-    // head dim 128.
+  BackwardTiles tiles_of(const AttentionBackwardConfig& config, bool of_queries = false) const {
+    const bool uses_tma = all_.facts_->schedule.tma_aux_loads && config.store_columns == 0;
+    // Larger elements, read for each pair, leave no room for two slots at head dim 128.
     constexpr int kMaxBytesOfPair = 4;
-    const int bytes = uses_tma && !is_wide ? all_.facts_->score.tma_bytes_per_element : 0;
-    // Slots by measurement: docs/experiments/2026-11-29-attention-backward.md.
-    return {.block_q = block,
-            .stages = std::max(of_k, of_v) > 64 ? 2 : 4,
-            .store_columns = is_wide ? 32 : 0,
-            .tma_aux_loads = bytes > 0 && bytes <= kMaxBytesOfPair};
+    const int bytes = uses_tma ? all_.facts_->score.tma_bytes_per_element : 0;
+    return {.block_q = config.block_q,
+            .block_kv = config.block_kv,
+            .stages = config.stages,
+            .store_columns = config.store_columns,
+            .tma_aux_loads = bytes > 0 && bytes <= kMaxBytesOfPair,
+            .heads_last = config.heads_last,
+            .of_queries = of_queries,
+            .lists_by_sequence = !of_queries && is_packed() && call_.blocks};
   }
 
   void launch(const MainArguments& x, const BackwardTiles& tiles, bool has_captured) {
@@ -291,9 +286,7 @@ class BackwardPlan {
 
   /// Computes dQ by a loop over keys for each tile of queries, in a fixed order.
   void add_queries() {
-    BackwardTiles tiles = tiles_of(block_of({}), padded_head_dim(K_.size(3)));
-    if (is_packed()) tiles.block_kv = kGradientRows;
-    tiles.of_queries = true;
+    const BackwardTiles tiles = tiles_of(config(true), true);
     const BlockListSlots lists =
         derived_lists(all_.of_queries_, Q_, K_, {tiles.block_kv, tiles.block_q}, call_.by_queries,
                       s_.starts_q, s_.starts_kv);
@@ -306,22 +299,23 @@ class BackwardPlan {
   void add_keys() {
     const bool has_dK = is_given(s_.dK) || is_given(sums_) || call_.captured.any();
     if (!has_dK && !is_given(s_.dV)) return;
-    const std::int64_t blocks = plan_.tensor(L_).size(2) / block_,
-                       of_k = backward_columns(K_.size(3)), of_v = padded_head_dim(V_.size(3));
+    const std::int64_t blocks = plan_.tensor(L_).size(2) / config_.block_q;
     const i32 log2_blocks = static_cast<i32>(std::bit_width(static_cast<std::uint64_t>(blocks)));
     const MainArguments x{
         whole_Q_,   whole_K_, s_.V,        whole_dO_,    sums_by_block(),
         s_.dK,      s_.dV,    s_.starts_q, s_.starts_kv, merged_lists(blocks, log2_blocks),
         log2_blocks};
-    const BackwardTiles tiles = tiles_of(block_, of_k);
-    if (of_k + of_v <= kMaxColumns) return launch(x, tiles, true);
+    const BackwardTiles tiles = tiles_of(config_);
+    if (config_.launches == 1) return launch(x, tiles, true);
     MainArguments of_V = x, of_K = x;
     of_V.dQ = of_V.dK = of_K.dV = {};
     // Without dQ there is shared memory for twice the queries. Lists have blocks of one size, and
     // groups of heads and scores need more registers.
     const bool is_plain = Q_.size(1) == K_.size(1) && !spec_.score,
-               has_room = !is_given(x.lists.blocks) && (of_v <= 192 || is_plain);
-    if (is_given(s_.dV)) launch(of_V, has_room ? tiles_of(kGradientRows, of_k) : tiles, false);
+               has_room = !is_given(x.lists.blocks) && (V_.size(3) <= 192 || is_plain);
+    AttentionBackwardConfig config_of_V = config_;
+    if (has_room) config_of_V.block_q = kGradientRows;
+    if (is_given(s_.dV)) launch(of_V, tiles_of(config_of_V), false);
     if (has_dK) launch(of_K, tiles, true);
   }
 
@@ -333,7 +327,7 @@ class BackwardPlan {
   BackwardSlots s_;
   const Tensor Q_, K_, V_;
   float scale_;
-  int block_ = 0;                                    ///< queries of an iteration
+  AttentionBackwardConfig config_;
   PlanSlot L_, D_, sums_, partial_;                  ///< GradientRows
   PlanSlot whole_Q_, whole_K_, whole_V_, whole_dO_;  ///< packed sequences: copies in whole tiles
   CapturedSlots captured_;
@@ -362,7 +356,7 @@ void AttentionBackward::call(const Stream& stream, const Tensor& Q, const Tensor
   static const Tensor kNone;
   const BlockList& list = saved.blocks ? *saved.blocks : kNoList;
   const CuSeqlens starts = lengths ? *lengths : CuSeqlens();
-  BackwardCall call{saved.blocks, captures_->select(into.captured)};
+  const CapturedSelection selected = captures_->select(into.captured);
   const auto own = tensor_args(Q, K, V, saved.O, saved.lse, saved.sinks, of.O, of.lse, into.Q,
                                into.K, into.V, into.sinks, starts.q, starts.kv, list.kv_indices,
                                list.kv_num_blocks, list.full_kv_num_blocks);
@@ -376,15 +370,17 @@ void AttentionBackward::call(const Stream& stream, const Tensor& Q, const Tensor
                                 saved.blocks.has_value(), list.block_q,        list.block_kv};
   std::array<std::uint64_t, 6 + kMaxCaptured> options;
   std::ranges::copy(std::span<const std::uint64_t>(own_options), options.begin());
-  std::ranges::copy(call.captured.captures, options.end() - kMaxCaptured);
+  std::ranges::copy(selected.captures, options.end() - kMaxCaptured);
   plans_.call(stream, args, options, [&](PlanBuilder& plan) {
-    check_call(facts_->spec.weighting, Q, K, V, saved, of, into, lengths);
-    check_transposed(saved.blocks, facts_->spec.blocks.has_value(), lengths != nullptr);
+    BackwardCall call{saved.blocks, selected};  // a tuner builds plans in several threads
+    check_call(facts_->spec, Q, K, V, saved, of, into, lengths);
+    if (!lengths) call.listed_keys = K.size(2);
     if (lengths) {
       call.sequences = lengths->q.size(0) - 1;
       const std::int64_t longest = is_self ? lengths->max_seqlen_q : K.size(0);
       call.by_keys = {lengths->kv, lengths->q, std::min(longest, K.size(0))};
       call.by_queries = {lengths->q, lengths->kv, std::min(lengths->max_seqlen_q, Q.size(0))};
+      if (is_self) call.listed_keys = call.by_keys.max_seqlen_q;
     } else if (facts_->spec.align_bottom_right) {
       require_keys_for_queries(Q, K);
     }

@@ -46,11 +46,14 @@ class BackwardProgram {
   /// Processes each tile of keys once.
   void all_tiles() const {
     if (x_.starts_q) return tiles_of_sequences();
-    for (auto [b, h, i] : grid({x_.K.dim(0), x_.K.dim(1), x_.K.dim(2)}, 1, 1, tiles_.block_kv)) {
+    const int rows = tiles_.block_kv;
+    const Tile batch = x_.K.dim(0), heads = x_.K.dim(1), end = x_.K.dim(2);
+    for (auto [b, x, y] : tiles_.heads_last ? grid({batch, end, heads}, 1, rows, 1)
+                                            : grid({batch, heads, end}, 1, 1, rows)) {
+      const Index &h = tiles_.heads_last ? y : x, &i = tiles_.heads_last ? x : y;
       // Under a causal mask the last queries have the most keys, and the first keys most queries.
-      const Tile last = (cdiv(x_.K.dim(2), tiles_.block_kv) - 1) * tiles_.block_kv;
-      const Index n = tiles_.of_queries ? slice(last - i.first(), tiles_.block_kv) : i;
-      one_tile({b, x_.K.dim(2)}, b, h, n, n);
+      const Index n = tiles_.of_queries ? slice((cdiv(end, rows) - 1) * rows - i.first(), rows) : i;
+      one_tile({b, end}, b, h, n, n);
     }
   }
 
@@ -120,9 +123,7 @@ class BackwardProgram {
     for (const View* v : views)
       if (v) assume(b.first() < v->dim(0)), assume(h.first() < v->dim(1));
   }
-  Index head(const Index& kv_head, const Tile& i) const {
-    return slice(kv_head.first() * group_ + i, 1);
-  }
+  Index head(const Index& kv, const Tile& i) const { return slice(kv.first() * group_ + i, 1); }
   Tile columns_of(const SequenceRange& s) const { return s.seqlen_q(x_.Q.dim(2)); }
   /// Returns the distance of a query's position from its row.
   Tile shift(const SequenceRange& s) const {
@@ -134,7 +135,7 @@ class BackwardProgram {
     const SequenceRange& s = keys.sequence;
     const Tile first = keys.n.first(), last = min(first + tiles_.block_kv, s.seqlen_kv) - 1;
     std::optional<KvIndexWindow> columns;
-    if (x_.lists.blocks && x_.starts_q)
+    if (x_.lists.blocks && x_.starts_q && !tiles_.lists_by_sequence)
       columns = group_window(keys.b.first(), *x_.starts_q, tiles_.block_q,
                              tiles_.of_queries ? tegula::full<i32>(1) : group_);
     const KvBlockIterator blocks =
@@ -142,23 +143,22 @@ class BackwardProgram {
                               {*x_.lists.blocks, *x_.lists.counts, x_.lists.full, true}, keys.b,
                               keys.h, first / tiles_.block_kv, tiles_.block_q, columns)
                         : blocks_of_mask(s, first, last);
-    return x_.starts_q ? blocks.only_if(first < s.seqlen_kv) : blocks;
+    if (!x_.starts_q) return blocks;
+    const Tile exists = first < s.seqlen_kv;
+    return blocks.only_if(tiles_.lists_by_sequence ? exists && columns_of(s) > 0 : exists);
   }
   /// Returns the blocks in which rows [first, last] may have pairs: the mask's analysis with the
   /// roles of query and key exchanged. They begin at multiples of block_q.
   KvBlockIterator blocks_of_mask(const SequenceRange& s, const Tile& first,
                                  const Tile& last) const {
     const Tile by = shift(s), length = columns_of(s), none = tegula::full<i32>(0),
-               of_rows = tiles_.of_queries ? by : none, of_columns = tiles_.of_queries ? none : by;
+               rows_by = tiles_.of_queries ? by : none, cols_by = tiles_.of_queries ? none : by;
     KvRanges columns;
     if (block_mask_)
-      columns = block_mask_->record(first + of_rows, last + of_rows, length + of_columns);
-    const auto moved = [&](const KvRange& r) {
-      return KvRange{r.lo - of_columns, r.hi - of_columns};
-    };
+      columns = block_mask_->record(first + rows_by, last + rows_by, length + cols_by);
+    const auto moved = [&](const KvRange& r) { return KvRange{r.lo - cols_by, r.hi - cols_by}; };
     const auto aligned = [&](const KvRange& r) {
-      return KvRange{max(r.lo - of_columns, 0) / tiles_.block_q * tiles_.block_q,
-                     r.hi - of_columns};
+      return KvRange{max(r.lo - cols_by, 0) / tiles_.block_q * tiles_.block_q, r.hi - cols_by};
     };
     replace_ranges(columns, aligned, moved);
     return KvBlockIterator::range(columns, length, tiles_.block_q);
@@ -196,7 +196,11 @@ class BackwardProgram {
   /// Adds the gradients of one block of queries.
   void visit(const KeyTile& keys, const Index& h, const Index& m, const Tile& is_partial,
              Gradients& sums) const {
-    const Index &b = keys.sequence.entry, rows = keys.sequence.queries(m);
+    Tile first = m.first();
+    if (tiles_.lists_by_sequence)  // a block that the sequence lacks is masked
+      first = min(first, (columns_of(keys.sequence) - 1) / tiles_.block_q * tiles_.block_q);
+    const Index &b = keys.sequence.entry,
+                rows = keys.sequence.queries(slice(first, tiles_.block_q));
     inside(b, h, {&x_.Q, &x_.dO});
     if (is_softmax() && !tiles_.of_queries) {
       inside(b, h, {&x_.L, &x_.D}), assume(rows.first() >= 0);
@@ -314,7 +318,8 @@ class BackwardProgram {
   Tile visible(const KeyTile& keys, const Index& h, const Index& m) const {
     const auto [query_head, q, kv] = positions(keys, h, m);
     const SequenceRange& s = keys.sequence;
-    const Tile inside = kv < (tiles_.of_queries ? columns_of(s) : s.seqlen_kv);
+    Tile inside = kv < (tiles_.of_queries ? columns_of(s) : s.seqlen_kv);
+    if (tiles_.lists_by_sequence) inside = inside && expand(m, 0) < columns_of(s);
     return spec_.mask ? inside && spec_.mask(keys.b, query_head, q, kv) : inside;
   }
 

@@ -42,7 +42,11 @@ struct BackwardTiles {
   int block_q = kGradientRows, block_kv = kGradientKeys, stages = 2, store_columns = 0;
   /// Whether TMA loads what the score reads for each pair, into as many slots as fit.
   bool tma_aux_loads = false;
+  bool heads_last = false;  ///< AttentionBackwardConfig
   bool of_queries = false;
+  /// Whether each packed sequence has columns of lists, as the caller's lists do, instead of a
+  /// group_window. Blocks that the sequence does not have are masked.
+  bool lists_by_sequence = false;
   friend auto operator<=>(const BackwardTiles&, const BackwardTiles&) = default;
 };
 

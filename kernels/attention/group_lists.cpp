@@ -6,11 +6,15 @@ namespace {
 /// Entries that a program moves at a time.
 constexpr int kMoved = 128;
 
-/// Returns the number of whole blocks and of all blocks of a row.
-std::pair<Tile, Tile> counts_of(const BlockListParams& lists, const Index& b, const Tile& h,
+/// Returns the number of whole blocks and of all blocks of a row. Rows of a caller's list that a
+/// packed sequence does not have may contain any numbers.
+std::pair<Tile, Tile> counts_of(const GroupListsParams& x, const Index& b, const Tile& h,
                                 const Index& row) {
-  const Tile whole = lists.full ? fill_absent((*lists.full)(b, h, row), 0) : full<i32>(0);
-  return {whole, fill_absent((*lists.counts)(b, h, row), 0)};
+  const auto read = [&](const std::optional<In<i32, 3>>& counts) {
+    const Tile n = counts ? fill_absent((*counts)(b, h, row), 0) : full<i32>(0);
+    return x.two_ended ? n : min(n, cast<i32>(x.given.blocks->dim(3)));
+  };
+  return {read(x.given.full), read(x.given.counts)};
 }
 
 }  // namespace
@@ -36,10 +40,10 @@ KernelOf<GroupListsParams> group_lists() {
                  head = cast<i32>(h.first()) - first;
       Tile whole_before = full<i32>(0), before = full<i32>(0);
       for (auto i : steps(head, 1)) {
-        const auto [whole, count] = counts_of(x.given, b, first + cast<i32>(i.first()), row);
+        const auto [whole, count] = counts_of(x, b, first + cast<i32>(i.first()), row);
         whole_before = whole_before + whole * parts, before = before + count * parts;
       }
-      const auto [whole, count] = counts_of(x.given, b, h.first(), row);
+      const auto [whole, count] = counts_of(x, b, h.first(), row);
       KvIndexWindow from{full<i32>(0), given.dim(3)}, into{full<i32>(0), x.blocks.dim(3)};
       if (x.starts) {
         from = group_window(b.first(), *x.starts, x.block, full<i32>(1));

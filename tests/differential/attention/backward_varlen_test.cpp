@@ -1,6 +1,10 @@
 // Attention's gradients of packed sequences against double precision, one sequence at a time.
 #include "tests/differential/attention/packed_backward.h"
 
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <optional>
 #include <string>
 
 #include "tegula/kernels/masks.h"
@@ -81,25 +85,192 @@ TEST_P(BackwardVarlen, SinksAndGradientOfLse) {
   c.expect(causal());
 }
 
-TEST_P(BackwardVarlen, ListsOfTheCallerAreRefused) {
-  const PackedBackward c({{40, 24}, {40, 24}}, 1, 1, 16, 16, GetParam());
-  const Tensors& t = c.packed.all;
-  const Stream stream(GetParam());
-  const Attention attention({.mask = masks::causal()});
-  const Tensor Q = dense_rows(t.Q, 0, 64), K = dense_rows(t.K, 0, 64);
-  const BlockList by_queries = attention.block_list(stream, Q, K),
-                  by_keys = attention.block_list(stream, Q, K, BlockListRows::keys);
-  for (const Attention& a : {attention, Attention({.blocks = by_queries})}) {
-    try {
-      a.varlen_backward(stream, t.Q, t.K, t.V, c.packed.lengths,
-                        {.O = t.O, .lse = t.Lse, .blocks = by_keys}, {.O = c.dO}, {.Q = c.dQ});
-      ADD_FAILURE() << "no error";
-    } catch (const CompileError& e) {
-      EXPECT_EQ(e.diagnostic().code, "T1662") << e.what();
-      EXPECT_NE(std::string(e.what()).find("none for packed sequences"), std::string::npos);
-    }
+/// Blocks that the heads of a sequence keep, by the block of queries and that of keys.
+struct ListedBlocks {
+  int heads, block_q, block_kv;
+  std::function<bool(int b, int h, int m, int n)> is_kept;
+
+  bool operator()(int b, int h, int q, int kv) const {
+    return is_kept(b, heads == 1 ? 0 : h, q / block_q, kv / block_kv);
   }
-  c.run(attention);  // usable after the error
+  /// Returns the list of sequences of such lengths, in descending order of blocks. Rows that a
+  /// sequence does not have, and entries beyond the counts, contain numbers that do not exist.
+  BlockList list(const Lengths& l, BlockListRows of, Device device) const {
+    constexpr int kSpare = 1;  // rows beyond those of the longest sequence
+    const bool of_keys = of == BlockListRows::keys;
+    const auto blocks_of = [](i32 length, int block) { return (length + block - 1) / block; };
+    const auto most = [&](const std::vector<i32>& lengths, int block) {
+      return blocks_of(*std::ranges::max_element(lengths), block);
+    };
+    const int queries = most(l.q, block_q), keys = most(l.kv, block_kv),
+              rows = (of_keys ? keys : queries) + kSpare, columns = of_keys ? queries : keys;
+    std::vector<i32> indices, counts, full;
+    for (std::size_t b = 0; b < l.q.size(); ++b)
+      for (int h = 0; h < heads; ++h)
+        for (int row = 0; row < rows; ++row) {
+          const int own = blocks_of(of_keys ? l.kv[b] : l.q[b], of_keys ? block_kv : block_q);
+          std::vector<i32> whole, ragged;
+          for (int i = blocks_of(of_keys ? l.q[b] : l.kv[b], of_keys ? block_q : block_kv); i--;) {
+            const int m = of_keys ? i : row, n = of_keys ? row : i;
+            if (!is_kept(static_cast<int>(b), h, m, n)) continue;
+            const bool is_whole = (m + 1) * block_q <= l.q[b] && (n + 1) * block_kv <= l.kv[b];
+            (is_whole ? whole : ragged).push_back(i);
+          }
+          counts.push_back(row < own ? static_cast<i32>(whole.size() + ragged.size()) : kNowhere);
+          full.push_back(row < own ? static_cast<i32>(whole.size()) : kNowhere);
+          whole.insert(whole.end(), ragged.begin(), ragged.end());
+          whole.resize(static_cast<std::size_t>(columns), kNowhere);
+          indices.insert(indices.end(), whole.begin(), whole.end());
+        }
+    const Dims shape{static_cast<std::int64_t>(l.q.size()), heads, rows};
+    return {Tensor::from(indices, {shape[0], shape[1], shape[2], columns}, device),
+            Tensor::from(counts, shape, device), Tensor::from(full, shape, device), block_q,
+            block_kv};
+  }
+
+  static constexpr i32 kNowhere = std::numeric_limits<i32>::max();
+};
+
+HostAttention listed(const ListedBlocks& blocks, const std::function<bool(int, int)>& mask) {
+  HostAttention host;
+  host.mask = [=](int b, int h, int q, int kv) { return blocks(b, h, q, kv) && mask(q, kv); };
+  return host;
+}
+
+/// Blocks of the sequences' own lists, which leave some sequences and rows without any; of 64 and
+/// of 128 queries, of which a block may extend beyond the end of its sequence.
+TEST_P(BackwardVarlen, ListsOfTheCaller) {
+  const Lengths same{{150, 20, 0, 300, 64}, {150, 20, 0, 300, 64}},
+      other{{70, 0, 130, 257}, {140, 40, 3, 0}};
+  struct Case {
+    Lengths lengths;
+    ListedBlocks blocks;
+    std::int64_t kv_heads, dim;
+  };
+  const auto some = [](int b, int h, int m, int n) { return b != 1 && (b + h + m + n) % 3 != 1; };
+  const auto all = [](int, int, int, int) { return true; };
+  const auto none = [](int, int, int, int) { return false; };
+  for (const Case& k : {Case{same, {1, 64, 128, some}, 4, 16},
+                        {same, {4, 128, 128, some}, 4, 16},
+                        {same, {4, 64, 128, some}, 2, 16},
+                        {same, {4, 128, 128, some}, 1, 136},
+                        {other, {1, 128, 128, all}, 2, 32},
+                        {other, {4, 64, 128, some}, 4, 32},
+                        {same, {1, 64, 128, none}, 4, 16}}) {
+    SCOPED_TRACE(testing::Message()
+                 << k.blocks.heads << " " << k.blocks.block_q << " " << k.kv_heads << " " << k.dim);
+    PackedBackward c(k.lengths, 4, k.kv_heads, k.dim, 16, GetParam());
+    c.blocks = k.blocks.list(k.lengths, BlockListRows::keys, GetParam());
+    c.run(Attention({.blocks = k.blocks.list(k.lengths, BlockListRows::queries, GetParam())}));
+    c.expect(listed(k.blocks, [](int, int) { return true; }));
+    if (HasFatalFailure()) return;
+  }
+}
+
+/// A list of the blocks that a mask keeps gives the same gradients as the mask alone, whether the
+/// specification has the list or the backward call alone.
+TEST_P(BackwardVarlen, ListsOfAMask) {
+  const Lengths l{{150, 20, 0, 200}, {150, 20, 0, 200}};
+  const ListedBlocks blocks{2, 64, 128, [](int, int h, int m, int n) {
+                              return 64 * m + 63 >= 128 * n && (n + h) % 2 == 0;
+                            }};
+  const Mask mask = [](Tile, Tile h, Tile q, Tile kv) {
+    return q >= kv && (kv / 128 + h) % 2 == 0;
+  };
+  // No block is marked as whole, so that the mask is evaluated in all of them.
+  const auto list_of = [&](BlockListRows rows) {
+    BlockList list = blocks.list(l, rows, GetParam());
+    list.full_kv_num_blocks = {};
+    return list;
+  };
+  PackedBackward c(l, 2, 1, 32, 32, GetParam());
+  std::vector<std::vector<double>> gradients;
+  for (const bool has_list : {false, true})
+    for (const bool is_specified : {false, true}) {
+      if (is_specified && !has_list) continue;
+      AttentionSpec spec{.mask = mask};
+      if (is_specified) spec.blocks = list_of(BlockListRows::queries);
+      c.blocks = has_list ? std::optional(list_of(BlockListRows::keys)) : std::nullopt;
+      c.run(Attention(spec));
+      c.expect(listed(blocks, [](int q, int kv) { return q >= kv; }));
+      if (HasFatalFailure()) return;
+      gradients.push_back(c.dK.to_doubles());
+    }
+  const std::size_t rows = 370 * 32;
+  for (const auto& got : gradients)
+    for (std::size_t i = 0; i < rows; ++i)
+      ASSERT_NEAR(got[i], gradients[0][i], 1e-2 * std::abs(gradients[0][i]) + 1e-3) << i;
+}
+
+/// A block that extends beyond the end of its sequence does not reach the next one, and a list that
+/// all sequences share may have blocks that the shorter ones lack.
+TEST_P(BackwardVarlen, ListsAndOtherSequencesThatAreNotFinite) {
+  const Lengths l{{40, 60, 300}, {40, 60, 300}};
+  const ListedBlocks blocks{1, 128, 128, [](int, int, int m, int n) { return m >= n; }};
+  PackedBackward c(l, 2, 2, 16, 16, GetParam());
+  BlockList shared = blocks.list({{300}, {300}}, BlockListRows::keys, GetParam());
+  shared.full_kv_num_blocks = {};
+  c.blocks = shared;
+  const Tensors& t = c.packed.all;
+  const Attention attention({.mask = masks::causal()});
+  c.run(attention);
+  const auto dQ = c.dQ.to_doubles(), dK = c.dK.to_doubles();
+  for (const Tensor& x : {t.Q, c.dO, t.O, t.K, t.V}) x.slice(0, 40, 100).fill(NAN);
+  c.run_backward(attention);
+  for (const auto& [got, want] : {std::pair{c.dQ.to_doubles(), dQ}, {c.dK.to_doubles(), dK}})
+    for (std::size_t row = 0; row < 400; ++row)
+      for (std::size_t i = row * 32; i < row * 32 + 32; ++i) {
+        if (row >= 40 && row < 100) continue;
+        ASSERT_NEAR(got[i], want[i], 1e-2 * std::abs(want[i]) + 1e-3) << row;
+      }
+  for (const Tensor& x : {t.Q, c.dO, t.K, t.V}) x.slice(0, 40, 100).fill(0.5);
+  c.run(attention);
+  c.expect(causal());
+}
+
+TEST_P(BackwardVarlen, ListsThatDoNotFit) {
+  const Lengths l{{140, 24}, {140, 24}};
+  PackedBackward c(l, 2, 1, 16, 16, GetParam());
+  c.packed.lengths.kv = c.packed.lengths.q;  // the longest sequence of keys is known
+  const Tensors& t = c.packed.all;
+  const Attention attention({.mask = masks::causal()});
+  attention.varlen(Stream(GetParam()), t.Q, t.K, t.V, t.O, c.packed.lengths, {.lse = t.Lse});
+  const ListedBlocks blocks{1, 64, 128, [](int, int, int, int) { return true; }};
+  BlockList good = blocks.list(l, BlockListRows::keys, GetParam());
+  good.full_kv_num_blocks = {};
+  const auto expect_refused = [&](const BlockList& list, const char* code) {
+    try {
+      c.blocks = list;
+      c.run_backward(attention);
+      ADD_FAILURE() << "no error: " << code;
+    } catch (const CompileError& e) {
+      EXPECT_EQ(e.diagnostic().code, code) << e.what();
+    }
+  };
+  const auto changed = [&](const std::function<void(BlockList&)>& change) {
+    BlockList list = good;
+    change(list);
+    return list;
+  };
+  expect_refused(changed([](BlockList& x) { x.block_q = 16; }), "T1662");
+  expect_refused(changed([](BlockList& x) { x.block_kv = 64; }), "T1662");
+  expect_refused(changed([](BlockList& x) { x.kv_indices = {}; }), "T1620");
+  expect_refused(changed([&](BlockList& x) { x.kv_num_blocks = t.Lse; }), "T1620");
+  // Rows for one block of keys; the longest sequence has two.
+  expect_refused(changed([](BlockList& x) { x.kv_indices = x.kv_indices.slice(2, 0, 1); }),
+                 "T1621");
+  expect_refused(
+      changed([](BlockList& x) { x.kv_num_blocks = x.kv_num_blocks.broadcast_to({2, 3, 3}); }),
+      "T1621");
+  try {
+    c.blocks = std::nullopt;
+    c.run_backward(Attention({.blocks = blocks.list(l, BlockListRows::queries, GetParam())}));
+    ADD_FAILURE() << "no error";
+  } catch (const CompileError& e) {
+    EXPECT_EQ(e.diagnostic().code, "T1662") << e.what();
+  }
+  c.blocks = good;  // usable after the errors
+  c.run(attention);
   c.expect(causal());
 }
 
@@ -171,8 +342,8 @@ TEST_P(BackwardVarlen, Errors) {
   };
   expect_refused({}, {.O = t.O, .lse = t.Lse}, "T1607", "cu_seqlens");
   expect_refused(c.packed.lengths, {.O = t.O}, "T1662", "lse");
-  expect_refused(c.packed.lengths, {.O = t.O, .lse = t.Lse, .blocks = BlockList()}, "T1662",
-                 "saved.blocks");
+  expect_refused(c.packed.lengths, {.O = t.O, .lse = t.Lse, .blocks = BlockList()}, "T1620",
+                 "kv_indices");
 }
 
 }  // namespace

@@ -10,6 +10,7 @@ struct PackedBackward {
   Packed packed;
   Tensor dO, dlse, sinks, dQ, dK, dV, dsinks;
   std::vector<CapturedGradient> captured = {};
+  std::optional<BlockList> blocks = {};  ///< AttentionSaved::blocks
 
   PackedBackward(const Lengths& l, std::int64_t heads, std::int64_t kv_heads, std::int64_t dim,
                  std::int64_t head_dim_v, Device device, DType dtype = DType::bf16)
@@ -33,11 +34,16 @@ struct PackedBackward {
     dsinks = Tensor::full({dO.size(1)}, NAN, DType::f32, device);
   }
   void run(const Attention& a) const {
-    const Stream stream(dO.device());
     const Tensors& t = packed.all;
-    a.varlen(stream, t.Q, t.K, t.V, t.O, packed.lengths, {.lse = t.Lse, .sinks = sinks});
-    a.varlen_backward(stream, t.Q, t.K, t.V, packed.lengths,
-                      {.O = t.O, .lse = t.Lse, .sinks = sinks}, {.O = dO, .lse = dlse},
+    a.varlen(Stream(dO.device()), t.Q, t.K, t.V, t.O, packed.lengths,
+             {.lse = t.Lse, .sinks = sinks});
+    run_backward(a);
+  }
+  void run_backward(const Attention& a) const {
+    const Tensors& t = packed.all;
+    a.varlen_backward(Stream(dO.device()), t.Q, t.K, t.V, packed.lengths,
+                      {.O = t.O, .lse = t.Lse, .sinks = sinks, .blocks = blocks},
+                      {.O = dO, .lse = dlse},
                       {.Q = dQ, .K = dK, .V = dV, .sinks = dsinks, .captured = captured});
   }
   /// Compares each sequence with a dense reference; `host` has positions within a sequence.

@@ -9,7 +9,7 @@
 namespace tegula::matmul_config_test {
 namespace {
 
-using test::packed;
+using tegula::test::packed;
 using testing::HasSubstr;
 
 std::string chosen(const MatmulProblem& p, const DeviceProfile& gpu = host_profile()) {

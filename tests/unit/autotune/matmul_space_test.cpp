@@ -16,8 +16,8 @@
 namespace tegula::autotune::matmul_space_test {
 namespace {
 
-using test::drawn_problems;
-using test::packed;
+using tegula::test::drawn_problems;
+using tegula::test::packed;
 
 Limits limits(int capability = 90) {
   DeviceProfile gpu = host_profile();

@@ -11,7 +11,7 @@
 namespace tegula::autotune::operand_reads_test {
 namespace {
 
-using test::packed;
+using tegula::test::packed;
 
 MatmulProblem batch_of(std::int64_t batch, MatmulProblem p) {
   p.batch = batch, p.is_batched = true;

@@ -84,5 +84,51 @@ TEST_F(TuneAttention, GivenTilesAreNotADecision) {
   });
 }
 
+/// Attention's backward pass is a call like any other: its winner is stored, and a later process
+/// uses it without measuring. The order of the additions to dQ is that of the simulator.
+TEST_F(TuneAttention, TheBackwardPassKeepsItsWinner) {
+  const Call c(128, 256);
+  const Tensor lse = Tensor::empty({1, 1, 128}, DType::f32, Device::sim()),
+               dO = Call::filled(128, 5), dQ = Call::filled(128, 6), dK = Call::filled(256, 7),
+               dV = Call::filled(256, 8);
+  const auto tuned = [&](const TuneOptions& options) {
+    const Attention causal({.mask = masks::causal()});
+    causal(c.stream, c.Q, c.K, c.V, c.O, {.lse = lse});
+    const auto call = [&] {
+      causal.backward(c.stream, c.Q, c.K, c.V, {.O = c.O, .lse = lse}, {.O = dO},
+                      {.Q = dQ, .K = dK, .V = dV});
+    };
+    call();
+    const std::vector<double> before_k = dK.to_doubles(), before_v = dV.to_doubles();
+    const auto decisions = tune(call, options);
+    EXPECT_EQ(decisions.size(), 1u);
+    if (options.may_change_bits) {
+      EXPECT_LT(largest_difference(dK.to_doubles(), before_k), 0.05);
+    } else {
+      EXPECT_EQ(dK.to_doubles(), before_k) << "no bit changes";
+      EXPECT_EQ(dV.to_doubles(), before_v) << "no bit changes";
+    }
+    return decisions.at(0);
+  };
+  in_process([&] {
+    const TunedDecision same = tuned({});
+    EXPECT_EQ(same.family, "attention_backward");
+    EXPECT_THAT(same.problem, HasSubstr("kv_extent=causal"));
+    EXPECT_GT(same.candidates, 1);
+    EXPECT_THAT(same.rejected, Not(Contains(HasSubstr("wrong"))));
+    TuneOptions any;
+    any.may_change_bits = true;
+    const TunedDecision others = tuned(any);
+    EXPECT_GT(others.candidates, 1);
+    EXPECT_THAT(others.rejected, Not(Contains(HasSubstr("wrong"))));
+    return true;
+  });
+  in_process([&] {
+    const TunedDecision known = tuned({});
+    EXPECT_TRUE(known.was_known);
+    return true;
+  });
+}
+
 }  // namespace
 }  // namespace tegula::tune_attention_test

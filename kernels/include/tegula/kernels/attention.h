@@ -166,7 +166,7 @@ struct AttentionSaved {
   Tensor sinks = {};   ///< its sinks, if it had some
   /// The blocks of queries that attend to each block of keys (BlockListRows::keys), of 64 or 128
   /// queries and 128 keys. Required if the specification has `blocks`, of which it is the
-  /// transposed list; otherwise optional, for calls that share a list. Not for packed sequences.
+  /// transposed list; otherwise optional, for calls that share a list. Rows are tiles of keys.
   std::optional<BlockList> blocks = {};
 };
 

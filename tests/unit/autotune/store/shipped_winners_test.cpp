@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "autotune/attention/backward_space.h"
 #include "autotune/attention/space.h"
 #include "autotune/experts/space.h"
 #include "autotune/matmul/space.h"
@@ -95,6 +96,7 @@ TEST(ShippedFiles, HaveRowsOfTheirFamilies) {
       const std::string& family = w->key.family;
       EXPECT_TRUE(family == "attention_tiles"      ? is_row_of(attention_space(), *w)
                   : family == "attention_split_kv" ? is_row_of(split_kv_space(), *w)
+                  : family == "attention_backward" ? is_row_of(attention_backward_space(), *w)
                   : family == "moe_experts"        ? is_row_of(expert_space(), *w)
                   : family == "rows"               ? is_row_of(row_space(), *w)
                                                    : is_row_of(matmul_space(), *w))
