@@ -75,6 +75,8 @@ struct Space {
   /// Fraction of the best time so far that a later configuration must beat to be chosen. Below 1,
   /// earlier (usual) configurations are preferred. Null: 1.
   double (*worthwhile)(const DeviceProfile&) = nullptr;
+  /// Returns true if results have equal bits in every run. Null: they always do.
+  bool (*is_reproducible)(const P&) = nullptr;
 
   std::uint64_t numerics_of(const P& problem, const C& config, const Limits& gpu) const {
     return numerics ? numerics(problem, config, gpu) : 0;

@@ -42,57 +42,71 @@ constexpr Axis<C> kAxes[] = {
 
 int all_columns(const P& p) { return p.columns + p.columns_v; }
 
-/// Rows of packed sequences are in whole tiles.
-int usual_keys(const P& p) { return p.of_queries && p.is_varlen ? 64 : 128; }
-
-bool has_tiles_of_other_rows(const P& p, const C& c, const Limits&) {
-  return (p.is_varlen || p.has_lists) && c.block_kv != usual_keys(p);
-}
-bool has_other_rows(const P& p, const C& c, const Limits&) { return c.block_kv != usual_keys(p); }
-/// One warpgroup holds the columns of a tile of 64 rows, and those of dQ.
-bool is_wide_for_one_warpgroup(const P& p, const C& c, const Limits&) {
-  return c.block_kv == 64 && c.block_kv != usual_keys(p) && all_columns(p) > kMaxColumns / 2;
-}
-
 bool has_room_for_64(const P& p) {
   return all_columns(p) <= (p.sums_captures ? kMaxColumnsOfTerms : kMaxColumnsOfTiles);
+}
+bool has_wide_sums(const P& p) { return !p.of_queries && all_columns(p) > kMaxColumns; }
+/// Measured with head dims 192 and 128: docs/experiments/2026-11-29-attention-backward.md.
+bool pays_one_launch(const P& p) {
+  return p.columns == 192 && p.columns_v <= 128 && p.kv_extent == KvExtent::causal && p.has_both &&
+         p.adds_queries && !p.has_score && !p.sums_captures;
+}
+
+/// Returns the configuration of a call without winners.
+C usual(const P& p) {
+  C c;
+  // Rows of packed sequences are in whole tiles.
+  c.block_kv = p.of_queries && p.is_varlen ? 64 : 128;
+  c.stages = std::max(p.columns, p.columns_v) > 64 ? 2 : 4;
+  c.launches = has_wide_sums(p) && !pays_one_launch(p) ? 2 : 1;
+  c.block_q = has_room_for_64(p) && (c.launches == 2 || !has_wide_sums(p)) ? 64 : 32;
+  c.heads_last = p.kv_extent == KvExtent::causal && !p.is_varlen && !p.has_lists && !p.of_queries;
+  // The threads exchange gradients in shared memory next to the rings.
+  c.store_columns = all_columns(p) > kMaxColumns ? 32 : 0;
+  return c;
+}
+
+bool has_tiles_of_other_rows(const P& p, const C& c, const Limits&) {
+  return (p.is_varlen || p.has_lists) && c.block_kv != usual(p).block_kv;
+}
+/// One warpgroup holds the columns of a tile of 64 rows, and those of dQ.
+bool is_wide_for_one_warpgroup(const P& p, const C& c, const Limits&) {
+  return c.block_kv < usual(p).block_kv && all_columns(p) > kMaxColumns / 2;
+}
+bool has_other_rows(const P& p, const C& c, const Limits&) {
+  return c.block_kv != usual(p).block_kv;
 }
 bool has_many_queries(const P& p, const C& c, const Limits&) {
   return c.block_q == 64 && !has_room_for_64(p);
 }
-bool has_few_queries(const P& p, const C& c, const Limits&) {
-  return c.block_q == 32 && has_room_for_64(p);
+/// dQ of 32 queries is transposed; its columns are the rows of MMAs, of which wgmma needs 64.
+bool has_few_rows_of_dq(const P& p, const C& c, const Limits&) {
+  return c.block_q == 32 && p.adds_queries && p.columns % 64 != 0 && has_room_for_64(p);
 }
-
+bool has_other_queries(const P& p, const C& c, const Limits&) {
+  return c.block_q != usual(p).block_q;
+}
 /// K and V, the ring of Q and dO, and dS.
 bool is_deeper_than_shared_memory(const P& p, const C& c, const Limits& gpu) {
   const std::int64_t rows = c.block_kv + std::int64_t{c.stages} * c.block_q,
                      bytes = 2 * (rows * all_columns(p) + std::int64_t{c.block_kv} * c.block_q);
   return c.stages > 2 && bytes > gpu.target->ring_bytes();
 }
-/// Measured: docs/experiments/2026-11-29-attention-backward.md.
-bool has_other_stages(const P& p, const C& c, const Limits&) {
-  return c.stages != (std::max(p.columns, p.columns_v) > 64 ? 2 : 4);
+bool has_other_stages(const P& p, const C& c, const Limits&) { return c.stages != usual(p).stages; }
+bool launches_for_nothing(const P& p, const C& c, const Limits&) {
+  return c.launches == 2 && !has_wide_sums(p);
 }
-
-/// Returns the columns of dK and dV that are stored at a time: the threads exchange them in shared
-/// memory next to the rings.
-int stored_columns(const P& p) { return all_columns(p) > kMaxColumns ? 32 : 0; }
-
-bool needs_two_launches(const P& p) { return !p.of_queries && all_columns(p) > kMaxColumns; }
 bool has_few_registers(const P& p, const C& c, const Limits&) {
-  return c.launches == 1 && needs_two_launches(p) &&
+  return c.launches == 1 && has_wide_sums(p) &&
          (c.block_q == 64 || all_columns(p) > kMaxColumnsOfFewQueries);
 }
-bool launches_once(const P& p, const C& c, const Limits&) {
-  return c.launches == 1 && needs_two_launches(p);
+bool launches_otherwise(const P& p, const C& c, const Limits&) {
+  return c.launches != usual(p).launches;
 }
-bool launches_for_nothing(const P& p, const C& c, const Limits&) {
-  return c.launches == 2 && !needs_two_launches(p);
-}
-
 bool orders_sequences(const P& p, const C& c, const Limits&) { return c.heads_last && p.is_varlen; }
-bool orders_otherwise(const P&, const C& c, const Limits&) { return c.heads_last; }
+bool orders_otherwise(const P& p, const C& c, const Limits&) {
+  return c.heads_last != usual(p).heads_last;
+}
 
 using enum Severity;
 constexpr Rule<P, C> kRules[] = {
@@ -101,19 +115,19 @@ constexpr Rule<P, C> kRules[] = {
     {"warpgroup", "one warpgroup lacks registers for these columns", degraded, 0,
      is_wide_for_one_warpgroup},
     {"rows", "half of the rows read all queries again", dominated, 0, has_other_rows},
-    {"queries", "shared memory or registers lack room for 64 queries", degraded, 1,
+    {"many_queries", "shared memory or registers lack room for 64 queries", degraded, 1,
      has_many_queries},
-    {"few_queries", "32 columns are bound by reads of shared memory", dominated, 1,
-     has_few_queries},
+    {"transposed", "wgmma has no instruction for dQ of 32 queries and these columns", degraded, 1,
+     has_few_rows_of_dq},
+    {"queries", "other numbers were slower, or lack registers", dominated, 1, has_other_queries},
     {"shared_memory", "the rings do not fit shared memory", refused, 2,
      is_deeper_than_shared_memory},
-    {"stages", "the usual number was the fastest that was measured", dominated, 2,
-     has_other_stages},
+    {"stages", "other numbers were slower", dominated, 2, has_other_stages},
     {"without_use", "registers have room for all gradients", refused, 3, launches_for_nothing},
     {"registers", "registers lack room for all gradients", degraded, 3, has_few_registers},
-    {"launches", "one launch has room for 32 queries only", dominated, 3, launches_once},
+    {"launches", "the other number was slower, or not measured", dominated, 3, launches_otherwise},
     {"one_order", "packed sequences have one order of tiles", refused, 4, orders_sequences},
-    {"order", "it was not measured to be faster", dominated, 4, orders_otherwise},
+    {"order", "the other order was slower, or not measured", dominated, 4, orders_otherwise},
 };
 
 /// Returns the cycles of all products of a pair of a query and a key. S and dP of 32 queries read
@@ -154,10 +168,12 @@ const AttentionBackwardSpace& attention_backward_space() {
   static const AttentionBackwardSpace space{
       kAxes,
       kRules,
-      [](const P& p, const Limits&) { return C{.store_columns = stored_columns(p)}; },
+      [](const P& p, const Limits&) { return usual(p); },
       [](C c, const P&, const Limits&) { return c; },
       cycles,
-      numerics};
+      numerics,
+      nullptr,
+      [](const P& p) { return !p.adds_queries && !p.sums_captures; }};
   return space;
 }
 

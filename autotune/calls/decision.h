@@ -35,6 +35,7 @@ struct Decision {
   /// bits.
   std::function<bool(const std::string&, bool may_change_bits)> is_usable;
   std::function<CandidateList(const ListOptions&)> list;
+  bool is_reproducible = true;  ///< results have equal bits in every run
 
   std::pair<std::string, std::string> key() const { return {family, problem}; }
 };
@@ -141,8 +142,9 @@ C decide(const Family& family, const P& problem, const Space<P, C>& space, Devic
     const auto list = [=, &space](const ListOptions& options) {
       return list_candidates(space, problem, gpu, model, options);
     };
-    const auto given = scope->note({std::string(family.name), family.version, text_of(problem),
-                                    text_of(model), is_usable, list});
+    const auto given =
+        scope->note({std::string(family.name), family.version, text_of(problem), text_of(model),
+                     is_usable, list, !space.is_reproducible || space.is_reproducible(problem)});
     return given ? parse<C>(*given).value_or(model) : model;
   }
   if (device.kind == DeviceKind::cpu) return model;  // tiles do not affect the interpreter's time

@@ -26,7 +26,7 @@ PlanMeasure::PlanMeasure(const dsl::FirstCall& call, const dsl::CallPlan& plan,
       options_(options),
       tensors_(call),
       launches_(make_launch_measure(tensors_.tensors(), call.stream().device(),
-                                    {options.may_change_bits})) {
+                                    {options.may_change_bits || !decision.is_reproducible})) {
   tensors_.add_arguments(plan);
 }
 

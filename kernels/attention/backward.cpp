@@ -159,6 +159,7 @@ class BackwardPlan {
     p.has_lists = call_.blocks.has_value(), p.has_score = spec_.score != nullptr;
     p.of_queries = of_queries, p.adds_queries = is_given(s_.dQ) && !is_ordered();
     p.sums_captures = !of_queries && call_.captured.has_sums();
+    p.has_both = is_given(s_.dK) && is_given(s_.dV);
     return choose_attention_backward(p, Q_.device());
   }
 
@@ -198,12 +199,11 @@ class BackwardPlan {
   /// without one, all blocks are then visited.
   bool has_lists() const {
     if (spec_.align_bottom_right && (is_packed() || Q_.size(2) != K_.size(2))) return false;
+    const auto pays = [&] {
+      return all_.facts_->evaluation_pays({Q_, K_, V_, Q_, {}, call_.by_keys});
+    };
     const BlockMask* mask = all_.of_keys_.get();
-    return mask &&
-           (mask->uses_block_list() ||
-            (mask->is_unsolved() &&
-             all_.facts_->evaluation_pays(
-                 {.Q = Q_, .K = K_, .V = V_, .O = Q_, .extras = {}, .lengths = call_.by_keys})));
+    return mask && (mask->uses_block_list() || (mask->is_unsolved() && pays()));
   }
 
   /// Returns the lists of a mask of `rows` and `columns`, undefined if it has none. `lengths` and
@@ -393,9 +393,8 @@ std::string AttentionBackward::explain(DType dtype) const {
   dsl::KernelInstance* const latest =
       dtype == DType::f16 ? of_f16_.latest.load() : of_bf16_.latest.load();
   if (!latest) return {};
-  const BlockMask* mask = of_keys_.get();
   return "backward: " + tegula::detail::explain(*latest) + "queries visited: " +
-         (mask ? mask->text() + "\n" + mask->explain() : "all, without a mask\n");
+         (of_keys_ ? of_keys_->text() + "\n" + of_keys_->explain() : "all, without a mask\n");
 }
 
 }  // namespace tegula::kernels

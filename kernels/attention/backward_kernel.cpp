@@ -217,20 +217,22 @@ class BackwardProgram {
     Tile products = dot(keys.k[0], q[0].T());
     for (std::size_t i = 1; i < q.size(); ++i) products = dot(keys.k[i], q[i].T(), products);
     // A slope that differs between pairs is multiplied by P before dP is waited for, so that only
-    // the product stays in registers. The mask then comes first, while nothing else is live.
-    const bool is_early = is_softmax() && slope_varies_ && !captured_.any();
-    if (is_early)
-      if_(needs_mask, [&] { products = where(visible(keys, h, m), products, kMasked); });
+    // the product stays in registers. The mask then comes first, while nothing else is live, as for
+    // a bias that has a gradient: adjoints are products of its masked scores, which are finite.
+    const bool is_early = is_softmax() && slope_varies_ && !captured_.any(),
+               is_bias = captured_.any() && tiles_.tma_aux_loads && !slope_varies_,
+               is_first = is_early || (is_bias && is_softmax() && !x_.is_grouped);
+    const float masked = is_early ? kMasked : -1e30f;
+    if (is_first) if_(needs_mask, [&] { products = where(visible(keys, h, m), products, masked); });
     const Tile scaled = products * scale_;
     const Tile score = spec_.score ? modified(scaled, keys, h, m) : scaled;
-    Tile p = weights(products, score, terms), sloped = p;
-    if (is_early) {
-      p = where(products == kMasked, 0.0f, p);
-      sloped = where(p == 0.0f, 0.0f, reassociable([&] { return derivative(score, scaled, p); }));
-    } else {
+    Tile p = weights(products, score, terms);
+    if (is_first)
+      p = where(products == masked, 0.0f, p);
+    else
       if_(needs_mask, [&] { p = where(visible(keys, h, m), p, 0.0f); });
-      sloped = p;
-    }
+    const auto slope = [&] { return derivative(score, scaled, p); };
+    const Tile sloped = is_early ? where(p == 0.0f, 0.0f, reassociable(slope)) : p;
     if (x_.dV) sums.v = dot(cast<T>(p), grad, sums.v);
     if (!x_.dK && !x_.dQ && !captured_.any()) return;
     Tile ds = dot(keys.v, grad.T());
@@ -340,8 +342,7 @@ class BackwardProgram {
 template <class T>
 BackwardKernel<T> backward_kernel(const BackwardSetup& setup) {
   const BackwardTiles& tiles = setup.tiles;
-  // Work on a tile depends on the mask, so that the same number of tiles for each CTA is not equal
-  // work.
+  // Tiles differ in work under a mask, so equal numbers of them are not equal work of the CTAs.
   PlanPatch plan{
       .stages = tiles.stages, .persistent = false, .epilogue_tile_n = tiles.store_columns};
   if (tiles.tma_aux_loads) plan.stages.reset(), plan.tma_aux_loads = true;

@@ -116,6 +116,16 @@ TEST_F(Assembled, AttentionBackwardOfWideHeads) {
         }
 }
 
+/// All gradients in one launch with 32 queries per iteration.
+TEST_F(Assembled, AttentionBackwardOfWideHeadsInOneLaunch) {
+  for (const int group : {1, 2})
+    for (const bool is_packed : {false, true}) {
+      SCOPED_TRACE(testing::Message() << group << " " << is_packed);
+      expect_clean(traced_backward({.mask = masks::causal()}, {192, 128}, group, is_packed),
+                   "sm_90a", true);
+    }
+}
+
 /// The launch whose rows are queries.
 TEST_F(Assembled, AttentionBackwardInAFixedOrder) {
   for (const Dims2& dim : {Dims2{64, 64}, {128, 128}, {192, 128}, {256, 256}})
@@ -171,6 +181,10 @@ TEST_F(Assembled, AttentionBackwardOfCaptures) {
             traced_backward({.score = c.score}, {dim, dim}, group, false, "QKV", {{c.of, into}}),
             "sm_90a", true);
       }
+  for (const Mask& mask : {masks::causal(), listed_masks().front()})
+    expect_clean(traced_backward({.mask = mask, .score = scores::bias(bias)}, {128, 128}, 1, false,
+                                 "QKV", {{bias, host({1, 2, 256, 256})}}),
+                 "sm_90a", true);
 }
 
 }  // namespace

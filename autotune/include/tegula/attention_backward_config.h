@@ -12,7 +12,7 @@ struct AttentionBackwardProblem {
   std::int64_t queries = 0, keys = 0;  ///< over all sequences
   std::int64_t matrices = 1;           ///< query heads, summed over all batch entries
   std::int64_t sequences = 1;          ///< sequences in one tensor
-  int columns = 0, columns_v = 0;      ///< of tiles of K and of V: their head dims, padded
+  int columns = 0, columns_v = 0;      ///< padded head dims of K and V
   DType operands = DType::bf16;
   KvExtent kv_extent = KvExtent::full;
   bool is_varlen = false, is_grouped = false;  ///< packed sequences; query heads share keys
@@ -20,6 +20,7 @@ struct AttentionBackwardProblem {
   bool has_score = false;
   bool sums_captures = false;  ///< adds gradients of captures to memory
   bool adds_queries = false;   ///< adds the gradient of Q to memory
+  bool has_both = false;       ///< computes the gradients of K and V
   /// Computes the gradient of Q without additions to memory: rows of tiles are queries.
   bool of_queries = false;
 
@@ -39,6 +40,7 @@ struct AttentionBackwardProblem {
     visit("has_score", p.has_score);
     visit("sums_captures", p.sums_captures);
     visit("adds_queries", p.adds_queries);
+    visit("has_both", p.has_both);
     visit("of_queries", p.of_queries);
   }
   friend bool operator==(const AttentionBackwardProblem&,
@@ -51,8 +53,8 @@ struct AttentionBackwardConfig {
   int block_q = 64;    ///< queries of an iteration
   int stages = 2;      ///< slots of the rings
   int launches = 1;    ///< 2: the gradient of V, then those of K and Q, with half of the registers
-  /// The tiles of the same keys of all heads run before those of the next keys: the longest ones
-  /// first, under a causal mask.
+  /// The tiles of the same keys of all heads of a batch entry run before those of the next keys:
+  /// the longest ones first, under a causal mask.
   bool heads_last = false;
   int store_columns = 0;  ///< columns of gradients that are stored at a time; 0: all
 

@@ -48,14 +48,14 @@ TEST_P(BackwardConfigurations, OfACausalMask) {
   for (const int kv_heads : {2, 1})
     for (const bool deterministic : {false, true})
       for (const auto& change : std::initializer_list<std::function<void(Config&)>>{
-               [](Config& c) { c.heads_last = true; }, [](Config& c) { c.block_kv = 64; },
+               [](Config& c) { c.heads_last = !c.heads_last; }, [](Config& c) { c.block_kv = 64; },
                [](Config& c) { c.block_q = 32, c.stages = 3, c.heads_last = true; }}) {
         BackwardCase c({.batch = 2,
                         .heads = 2,
                         .kv_heads = kv_heads,
                         .seqlen_q = 140,
                         .seqlen_kv = 200,
-                        .dim = 32,
+                        .dim = 64,
                         .head_dim_v = 16},
                        GetParam());
         c.host.mask = [](int, int, int q, int kv) { return q >= kv; };
@@ -64,10 +64,15 @@ TEST_P(BackwardConfigurations, OfACausalMask) {
       }
 }
 
-TEST_P(BackwardConfigurations, OneLaunchOfWideHeads) {
-  BackwardCase c({.heads = 2, .seqlen_q = 100, .seqlen_kv = 140, .dim = 136, .head_dim_v = 128},
-                 GetParam());
-  check_changed({}, c, {}, [](Config& x) { x.launches = 1, x.block_q = 32; });
+TEST_P(BackwardConfigurations, LaunchesOfWideHeads) {
+  const Extents e{.heads = 2, .seqlen_q = 100, .seqlen_kv = 140, .dim = 192, .head_dim_v = 128};
+  const BackwardCase full(e, GetParam());
+  check_changed({}, full, {}, [](Config& x) { x.launches = 1, x.block_q = 32; });
+  BackwardCase causal(e, GetParam());
+  causal.host.mask = [](int, int, int q, int kv) { return q >= kv; };
+  check_backward({.mask = masks::causal()}, causal);  // that of calls without a tuner
+  check_changed({.mask = masks::causal()}, causal, {},
+                [](Config& x) { x.launches = 2, x.block_q = 64; });
 }
 
 /// Lists have rows of the configuration's keys.
@@ -89,7 +94,7 @@ TEST_P(BackwardConfigurations, OfEvaluatedLists) {
     const AttentionSpec spec{.mask = [=](Tile, Tile h, Tile q, Tile kv) {
       return fill_absent(view<i32, 3>(table)(h, q / 64, kv / 64), 0) != 0;
     }};
-    check_changed(spec, c, {}, [](Config& x) { x.block_kv = 64, x.heads_last = true; });
+    check_changed(spec, c, {}, [](Config& x) { x.block_kv = 64, x.heads_last = !x.heads_last; });
     if (HasFatalFailure()) return;
   }
 }

@@ -18,7 +18,8 @@ P problem(int columns, int columns_v) {
           .matrices = 64,
           .columns = columns,
           .columns_v = columns_v,
-          .adds_queries = true};
+          .adds_queries = true,
+          .has_both = true};
 }
 
 std::vector<P> problems() {
@@ -34,6 +35,8 @@ std::vector<P> problems() {
       p.of_queries = true, p.adds_queries = false;
       all.push_back(p);
       p.is_varlen = false, p.has_lists = true;
+      all.push_back(p);
+      p.of_queries = false, p.adds_queries = p.has_both = true, p.has_lists = false;
       all.push_back(p);
     }
   all.push_back({});  // an empty call
@@ -55,7 +58,20 @@ TEST(AttentionBackwardSpace, UsualConfigurations) {
   expect(problem(192, 128), {.launches = 2, .store_columns = 32});
   expect(problem(256, 128), {.launches = 2, .store_columns = 32});
   expect(problem(256, 256), {.block_q = 32, .launches = 2, .store_columns = 32});
-  P p = problem(128, 128);
+  P p = problem(192, 128);
+  p.kv_extent = KvExtent::causal;
+  expect(p, {.block_q = 32, .heads_last = true, .store_columns = 32});
+  p.has_both = false;
+  expect(p, {.launches = 2, .heads_last = true, .store_columns = 32});
+  p = problem(256, 256);
+  p.kv_extent = KvExtent::causal;
+  expect(p, {.block_q = 32, .launches = 2, .heads_last = true, .store_columns = 32});
+  p = problem(128, 128);
+  p.kv_extent = KvExtent::causal;
+  expect(p, {.heads_last = true});
+  p.is_varlen = true;
+  expect(p, {});
+  p = problem(128, 128);
   p.sums_captures = true;
   expect(p, {.block_q = 32});
   p = problem(64, 128);
@@ -85,6 +101,7 @@ TEST(AttentionBackwardSpace, CandidatesOfATuner) {
   EXPECT_GE(texts_of(problem(128, 128), false), 3u);
   EXPECT_GT(texts_of(problem(192, 128), true), texts_of(problem(192, 128), false))
       << "one launch with 32 queries";
+  EXPECT_FALSE(attention_backward_space().is_reproducible(problem(64, 64)));
   P lists = problem(64, 64);
   lists.has_lists = true;
   EXPECT_LT(texts_of(lists, false), texts_of(problem(64, 64), false)) << "lists fix the keys";
