@@ -218,10 +218,10 @@ class BackwardProgram {
     for (std::size_t i = 1; i < q.size(); ++i) products = dot(keys.k[i], q[i].T(), products);
     // A slope that differs between pairs is multiplied by P before dP is waited for, so that only
     // the product stays in registers. The mask then comes first, while nothing else is live, as for
-    // a bias that has a gradient: adjoints are products of its masked scores, which are finite.
+    // a bias that has a gradient: its adjoints are products of masked scores, which are finite.
     const bool is_early = is_softmax() && slope_varies_ && !captured_.any(),
                is_bias = captured_.any() && tiles_.tma_aux_loads && !slope_varies_,
-               is_first = is_early || (is_bias && is_softmax() && !x_.is_grouped);
+               is_first = is_early || (is_bias && spec_.mask && is_softmax() && !x_.is_grouped);
     const float masked = is_early ? kMasked : -1e30f;
     if (is_first) if_(needs_mask, [&] { products = where(visible(keys, h, m), products, masked); });
     const Tile scaled = products * scale_;
