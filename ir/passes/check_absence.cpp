@@ -12,15 +12,15 @@
 // terms of a `for` belong to its result: it keeps the elements that an iteration lacks, but not
 // those that every iteration lacks.
 //
-// Contractions (kind "contraction"): both operands of a dot, or of a product that is summed, read
-// the summed dimension at the same step or at the same fixed position, and one of the views ends
-// earlier. The check precedes the loop over the steps.
+// Contractions: absence/check_contraction.h.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -28,6 +28,7 @@
 #include "ir/analysis/index_facts.h"
 #include "ir/lines.h"
 #include "ir/loop.h"
+#include "ir/passes/absence/check_contraction.h"
 #include "ir/passes/absence/tile_presence.h"
 #include "ir/pipeline.h"
 #include "ir/reduce_kind.h"
@@ -40,7 +41,8 @@ struct Term {
   OpId op;
   std::size_t accumulator = 0;
   PresentLines presence;
-  bool varies = false;  ///< in a loop: which elements some iteration has is not known
+  bool varies = false;   ///< in a loop: which elements some iteration has is not known
+  Value condition = {};  ///< in a branch: whether it is taken
 };
 
 /// Elements that an accumulator lost: an i1 along `dim`, or a scalar for the whole tile.
@@ -52,11 +54,6 @@ struct Loss {
   std::string text;
 };
 using Losses = std::vector<Loss>;
-
-std::string name_of(const Kernel& k, Value view) {
-  const auto param = std::ranges::find(k.params(), view, &Param::value);
-  return param == k.params().end() ? "a view" : param->name;
-}
 
 class CheckAbsence {
  public:
@@ -72,8 +69,7 @@ class CheckAbsence {
     using enum Opcode;
     for (const OpId op : k_.ops(r)) {
       const Opcode o = k_[op].opcode;
-      if (o == Dot) contraction(op);
-      if (o == Reduce) sum_of_products(op);
+      if (o == Dot || o == Reduce) changed_ |= check_contraction(k_, presence_, op);
       if (o == StoreView || o == Store) stored(op);
       const OpId owner = k_[k_[op].parent].owner;
       if (o == Yield && owner && is_loop(k_[owner])) yielded(op);
@@ -109,8 +105,18 @@ class CheckAbsence {
     const OpId def = k_[v].def;
     if (!def || depth == 0) return false;
     if (k_[def].opcode == Opcode::For) return terms_of_loop(def, v, start, by, all, depth);
+    const std::tuple searched{v, start, by};
+    if (others_.contains(searched)) return false;
+    const bool found = k_[def].opcode == Opcode::If ? terms_of_branch(def, v, start, by, all, depth)
+                                                    : terms_of_op(def, start, by, all, depth);
+    if (!found) others_.insert(searched);
+    return found;
+  }
+
+  bool terms_of_op(OpId def, Value start, std::optional<Opcode>& by, std::vector<Term>& all,
+                   int depth) {
     const Opcode o = k_[def].opcode;
-    if ((by && *by != o) || others_.contains({v.index, start.index})) return false;
+    if (by && *by != o) return false;
     for (const std::size_t i : accumulators(o)) {
       const auto before = by;
       const std::size_t count = all.size();
@@ -125,7 +131,6 @@ class CheckAbsence {
     if (const Value scaled = scaled_by_number(def);
         scaled && terms(scaled, start, by, all, depth - 1))
       return true;
-    others_.insert({v.index, start.index});
     return false;
   }
 
@@ -241,14 +246,74 @@ class CheckAbsence {
     return true;
   }
 
-  /// Rewrites the presence of a term in terms of values before the loop.
+  /// Appends the terms that the branches add to a value from before them.
+  bool terms_of_branch(OpId branch, Value v, Value start, std::optional<Opcode>& by,
+                       std::vector<Term>& all, int depth) {
+    const std::array<Value, 2> ends = branch_ends(branch, v);
+    for (const Value before : starts_of(branch, ends)) {
+      auto kind = by;
+      std::vector<Term> added;
+      const auto follow = [&](std::size_t r) {
+        const std::size_t count = added.size();
+        if (!terms(ends[r], before, kind, added, depth - 1)) return false;
+        for (std::size_t t = count; t < added.size(); ++t) leave_branch(branch, r, added[t]);
+        return true;
+      };
+      if (!follow(0) || !follow(1) || !terms(before, start, kind, all, depth - 1)) continue;
+      all.insert(all.end(), added.begin(), added.end());
+      by = kind;
+      return true;
+    }
+    return false;
+  }
+
+  /// Returns the values that the branches give to the result.
+  std::array<Value, 2> branch_ends(OpId branch, Value result) const {
+    const std::size_t i = k_[result].position;
+    return {k_[k_.terminator(k_[branch].regions[0])].operands[i],
+            k_[k_.terminator(k_[branch].regions[1])].operands[i]};
+  }
+
+  /// Returns the values from before the branch that may be the accumulator of both.
+  std::vector<Value> starts_of(OpId branch, const std::array<Value, 2>& ends) const {
+    for (const Value end : ends)
+      if (k_.is_visible_from(end, branch)) return {end};
+    std::vector<Value> found;
+    Value v = ends[0];
+    for (OpId def = k_[v].def; def && !k_.is_visible_from(v, branch); def = k_[v].def) {
+      const Value inner = v;
+      for (const std::size_t i : accumulators(k_[def].opcode)) {
+        const Value operand = k_[def].operands[i];
+        if (k_.type(operand) != k_.type(inner)) continue;
+        if (k_.is_visible_from(operand, branch))
+          found.push_back(operand);
+        else if (v == inner)
+          v = operand;
+      }
+      if (v == inner) break;
+    }
+    return found;
+  }
+
+  void leave_branch(OpId branch, std::size_t region, Term& t) {
+    leave(branch, t);
+    Builder b(k_, branch);
+    const Value taken = k_[branch].operands[0];
+    t.condition = both(b, t.condition, region == 0 ? taken : b.op(Opcode::Not, {taken}));
+  }
+
+  /// Rewrites the presence of a term in terms of values before the loop or branch.
   void leave(OpId loop, Term& t) {
     for (PresentLine& line : t.presence.dims) leave(loop, line, t);
     leave(loop, t.presence.whole, t);
+    if (!t.condition) return;
+    t.condition = ahead(loop, t.condition, kMaxTileChain);
+    if (!t.condition) t.presence = {};  // not known
   }
   void leave(OpId loop, PresentLine& line, Term& t) {
     std::erase_if(line.all, [&](LoadedInterval& i) {
-      const bool is_step = i.offset == k_[k_[loop].regions[0]].args[0];
+      const bool is_step =
+          k_[loop].opcode == Opcode::For && i.offset == k_[k_[loop].regions[0]].args[0];
       if (is_step) i.is_kept = true;  // most elements are present in the first iteration
       const Value offset = is_step ? k_[loop].operands[0] : ahead(loop, i.offset, kMaxTileChain);
       if (offset && k_.is_visible_from(i.view, loop)) {
@@ -277,16 +342,6 @@ class CheckAbsence {
     return k_[b.create(k_[def].opcode, operands, std::span(&type, 1), k_[def].attrs)].results[0];
   }
 
-  bool is_same_interval(const LoadedInterval& a, const LoadedInterval& b) const {
-    return a.view == b.view && a.axis == b.axis && is_same(k_, a.offset, b.offset);
-  }
-  bool covers(const PresentLine& line, const PresentLine& other) const {
-    return std::ranges::all_of(other.all, [&](const LoadedInterval& i) {
-      return std::ranges::any_of(
-          line.all, [&](const LoadedInterval& own) { return is_same_interval(own, i); });
-    });
-  }
-
   static const PresentLine& line_of(const PresentLines& p, int dim) {
     return dim == Loss::kWhole ? p.whole : p.dims[static_cast<std::size_t>(dim)];
   }
@@ -308,19 +363,20 @@ class CheckAbsence {
   }
 
   void lost_along(Value v, int dim, std::span<const Term> all, Losses& losses) {
-    std::vector<const PresentLine*> having;
+    std::vector<const Term*> having;
     for (const Term& t : all)
-      if (const PresentLine& line = line_of(t.presence, dim); !t.varies && line.is_data)
-        having.push_back(&line);
+      if (line_of(t.presence, dim).is_data && !t.varies) having.push_back(&t);
     const auto is_alike = [&](const Term& t) {
-      return std::ranges::all_of(
-          having, [&](const PresentLine* line) { return covers(*line, line_of(t.presence, dim)); });
+      return std::ranges::all_of(having, [&](const Term* one) {
+        return covers(k_, line_of(one->presence, dim), line_of(t.presence, dim));
+      });
     };
     if (having.empty() || std::ranges::all_of(all, is_alike)) return;
     Builder b = Builder::after(k_, k_[v].def);
     Value some;
-    for (const PresentLine* line : having) {
-      const Value one = inside(b, *line, dim, v, /*with_kept=*/true);
+    for (const Term* t : having) {
+      Value one = inside(b, line_of(t->presence, dim), dim, v, /*with_kept=*/true);
+      if (t->condition) one = b.op(Opcode::And, {one, alike(b, t->condition, one)});
       some = some ? b.op(Opcode::Or, {some, one}) : one;
     }
     for (std::size_t t = 0; t < all.size(); ++t) {
@@ -328,15 +384,27 @@ class CheckAbsence {
       const auto is_earlier = [&](const Term& x) { return k_[x.op].loc == loc; };
       if (std::ranges::any_of(all.first(t), is_earlier)) continue;
       PresentLine lacks;
-      for (const Term& x : all.subspan(t))
-        if (is_earlier(x))
-          for (const LoadedInterval& i : line_of(x.presence, dim).all)
-            if (!i.is_kept) lacks.all.push_back(i);
-      if (lacks.all.empty()) continue;
-      const Value has = inside(b, lacks, dim, v, /*with_kept=*/false);
+      Value has;
+      for (const Term& x : all.subspan(t)) {
+        PresentLine own = is_earlier(x) ? line_of(x.presence, dim) : PresentLine();
+        std::erase_if(own.all, &LoadedInterval::is_kept);
+        if (own.all.empty()) continue;
+        add_line(lacks, own);
+        Value one = inside(b, own, dim, v, /*with_kept=*/false);
+        if (x.condition)
+          one = b.op(Opcode::Or, {one, alike(b, b.op(Opcode::Not, {x.condition}), one)});
+        has = both(b, has, one);
+      }
+      if (!has) continue;
       losses.push_back(
           {dim, b.op(Opcode::And, {some, b.op(Opcode::Not, {has})}), loc, text(lacks)});
     }
+  }
+
+  /// Returns the scalar as a tile if `like` is one.
+  Value alike(Builder& b, Value scalar, Value like) const {
+    const Type type = k_.type(like);
+    return type.is_tile() ? b.op(Opcode::Splat, {scalar}, type) : scalar;
   }
 
   std::string text(const PresentLine& lacks) const {
@@ -344,7 +412,7 @@ class CheckAbsence {
     for (const LoadedInterval& i : lacks.all) {
       const Loc loc = k_[i.load].loc;
       const std::string one =
-          fmt::format("{} at {}:{}:{}", name_of(k_, i.view), loc.file, loc.line, loc.column);
+          fmt::format("{} at {}:{}:{}", view_name(k_, i.view), loc.file, loc.line, loc.column);
       if (out.find(one) == std::string::npos) out += (out.empty() ? "" : " and ") + one;
     }
     return fmt::format(
@@ -398,6 +466,7 @@ class CheckAbsence {
     const Opcode o = k_[def].opcode;
     if (o == Reduce || o == ArgReduce) return lost_by_fold(def);
     if (o == Crop) return cropped(def);
+    if (o == If) return lost_by_branch(def, v);
     if (o == ExpandDims || o == Permute || o == Reshape || o == Broadcast) return lost_by_move(def);
     if (o != Splat && !info(o).is_elementwise()) return {};
     Losses all;
@@ -417,6 +486,26 @@ class CheckAbsence {
     for (Loss& one : all) {
       if (one.dim == axis) one.lost = any(b, one.lost);
       one.dim = one.dim == axis ? Loss::kWhole : one.dim - (one.dim > axis ? 1 : 0);
+    }
+    return all;
+  }
+
+  /// Returns the losses of the branch that is taken, as further results of the op.
+  Losses lost_by_branch(OpId branch, Value v) {
+    Losses all;
+    const std::array<Value, 2> ends = branch_ends(branch, v);
+    for (std::size_t r = 0; r < 2; ++r) {
+      const OpId taken = k_.terminator(k_[branch].regions[r]),
+                 other = k_.terminator(k_[branch].regions[1 - r]);
+      const Losses inner = losses(ends[r]);
+      for (Loss one : inner) {
+        const Type type = k_.type(one.lost);
+        const Value none = Builder(k_, other).constant(type, std::int64_t{0});
+        k_[taken].operands.push_back(one.lost);
+        k_[other].operands.push_back(none);
+        one.lost = k_.add_result(branch, type);
+        all.push_back(std::move(one));
+      }
     }
     return all;
   }
@@ -483,98 +572,11 @@ class CheckAbsence {
     }
   }
 
-  // ---- contractions
-  void contraction(OpId dot) {
-    const auto rank = static_cast<std::size_t>(k_.type(k_[dot].operands[0]).rank());
-    const PresentLines a = presence_.of(k_[dot].operands[0]), b = presence_.of(k_[dot].operands[1]);
-    if (!a.is_known || !b.is_known) return;
-    contraction(dot, a.dims[rank - 1], b.dims[rank - 2],
-                k_.type(k_[dot].operands[0]).shape()[rank - 1]);
-  }
-
-  /// sum(a(m, k) * x(k)) contracts as a dot does.
-  void sum_of_products(OpId sum) {
-    OpId mul = k_[k_[sum].operands[0]].def;
-    while (mul && k_[mul].opcode == Opcode::Cast) mul = k_[k_[mul].operands[0]].def;
-    if (k_[sum].attrs.s(AttrName::kind) != "sum" || !mul || k_[mul].opcode != Opcode::Mul) return;
-    const auto axis = static_cast<std::size_t>(k_[sum].attrs.i(AttrName::axis));
-    const PresentLines a = presence_.of(k_[mul].operands[0]), b = presence_.of(k_[mul].operands[1]);
-    if (!a.is_known || !b.is_known || a.dims.size() <= axis || b.dims.size() <= axis) return;
-    contraction(sum, a.dims[axis], b.dims[axis], k_.type(k_[mul].results[0]).shape()[axis]);
-  }
-
-  void contraction(OpId op, const PresentLine& left, const PresentLine& right,
-                   std::int64_t extent) {
-    const auto is_kept = [](const LoadedInterval& i) { return i.is_kept; };
-    if (std::ranges::any_of(left.all, is_kept) || std::ranges::any_of(right.all, is_kept)) return;
-    for (const LoadedInterval& x : left.all)
-      for (const LoadedInterval& y : right.all)
-        if (is_same(k_, x.offset, y.offset) && (x.view != y.view || x.axis != y.axis))
-          ends_differ(op, x, y, extent);
-  }
-
-  void ends_differ(OpId dot, const LoadedInterval& x, const LoadedInterval& y,
-                   std::int64_t extent) {
-    const Type type = k_.type(x.offset);
-    const OpId cast = k_[x.offset].def;
-    const Value index = cast && k_[cast].opcode == Opcode::Cast ? k_[cast].operands[0] : x.offset;
-    const RegionId home = k_[index].region;
-    const OpId loop = !k_[index].def && home ? k_[home].owner : OpId();
-    const bool is_step = loop && k_[loop].opcode == Opcode::For && k_[home].args[0] == index;
-    const auto fixed = constant_value(k_, x.offset);
-    if (!is_step && !fixed) return;  // each program may sum only its own block
-    std::vector<Value> needed{x.view, y.view};
-    if (is_step)
-      needed.insert(needed.end(), k_[loop].operands.begin(), k_[loop].operands.begin() + 3);
-    const auto is_visible_at = [&](OpId op) {
-      return std::ranges::all_of(needed, [&](Value v) { return k_.is_visible_from(v, op); });
-    };
-    OpId place = is_step ? loop : dot;
-    if (!is_visible_at(place)) return;
-    for (OpId outer = k_[k_[place].parent].owner;
-         outer && k_[outer].opcode == Opcode::For && is_visible_at(outer);
-         outer = k_[k_[place].parent].owner)
-      place = outer;
-    if (!is_step && is_inside_loop(place)) return;  // a check in a loop would change its schedule
-    Builder b(k_, place);
-    b.loc = k_[dot].loc;
-    Value first, runs;
-    if (!is_step) {
-      first = b.constant(type, *fixed);
-    } else {
-      const Value lo = b.cast(needed[2], type.dtype()), hi = b.cast(needed[3], type.dtype()),
-                  one = b.constant(type, std::int64_t{1}),
-                  step = b.op(Opcode::Max, {b.cast(needed[4], type.dtype()), one});
-      const Value last = b.sub(b.sub(hi, lo), one);
-      first = b.add(lo, b.mul(b.div(last, step), step));
-      runs = b.cmp("lt", lo, hi);
-    }
-    const Value end = b.add(first, b.constant(type, extent));
-    const auto read_of = [&](const LoadedInterval& i) {
-      const Value limit = b.op(Opcode::ViewDim, {i.view}, type, {{AttrName::axis, i.axis}});
-      return b.op(Opcode::Min, {limit, end});
-    };
-    const Value left = read_of(x), right = read_of(y);
-    Value holds = b.cmp("eq", left, right);
-    if (runs) holds = b.op(Opcode::Or, {holds, b.op(Opcode::Not, {runs})});
-    assume(b, holds, "contraction",
-           fmt::format("{} sums over {}.dim({}) and {}.dim({}), which differ, and the elements "
-                       "that one of them lacks count as 0",
-                       k_[dot].opcode == Opcode::Dot ? "a dot" : "a sum of products",
-                       name_of(k_, x.view), x.axis, name_of(k_, y.view), y.axis));
-  }
-
-  bool is_inside_loop(OpId op) const {
-    for (OpId outer = k_[k_[op].parent].owner; outer; outer = k_[k_[outer].parent].owner)
-      if (is_loop(k_[outer])) return true;
-    return false;
-  }
-
   Kernel& k_;
   TilePresence presence_;
   std::unordered_map<Value, Losses> losses_;
-  /// Values that accumulate nothing since a start.
-  std::set<std::pair<std::uint32_t, std::uint32_t>> others_;
+  /// Values that accumulate nothing since a start, by the op.
+  std::set<std::tuple<Value, Value, std::optional<Opcode>>> others_;
   int depth_ = 0;
   bool changed_ = false;
 };

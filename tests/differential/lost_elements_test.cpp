@@ -122,6 +122,48 @@ TEST_P(LostElements, OtherWaysToAccumulate) {
   }
 }
 
+/// Each way adds up the parts of `x` in branches that are taken if `n` is large enough.
+TEST_P(LostElements, ASumAcrossBranches) {
+  enum Sum { kThen, kBoth, kNested, kMaximum, kFresh, kFreshNumber, kFilled, kKept, kSteps, kSums };
+  const auto sums = [](int way) {
+    return kernel("sums", [way](In<f32, 1> x, Scalar<i32> n, Out<f32, 1> z) {
+      for (auto p : grid(z, 1)) {
+        Tile s = zeros<f32>(8), number = full<f32>(0.0f);
+        const auto part = [&](int j) { return Tile(x(slice(j * 8, 8))); };
+        const auto unrolled = [&] {
+          s = zeros<f32>(8);
+          for (int j = 0; j < 2; ++j) s = s + part(j);
+        };
+        for (int j = 0; j < 2; ++j) {
+          if (way == kThen) if_(n > j, [&] { s = s + part(j); });
+          if (way == kBoth) if_(n > j, [&] { s = s + part(j); }, [&] { s = s + 0.0f; });
+          if (way == kNested) if_(n > 0, [&] { if_(n > j, [&] { s = part(j) + s; }); });
+          if (way == kMaximum) if_(n > j, [&] { s = max(s, part(j)); });
+          if (way == kFilled) if_(n > j, [&] { s = s + fill_absent(part(j), 0); });
+          if (way == kKept) if_(n > j, [&] { s += part(j); });
+        }
+        if (way == kFresh) if_(n > 1, unrolled);
+        if (way == kFreshNumber) if_(n > 1, [&] { unrolled(), number = sum(s); });
+        if (way == kSteps)
+          for (auto j : steps(2, 1))
+            if_(n > j.first(), [&] { s = s + x(slice(j.first() * 8, 8)); });
+        z(p) = sum(s) + number;
+      }
+    });
+  };
+  for (int way = 0; way < kSums; ++way) {
+    const bool keeps = way >= kFilled;
+    for (const int n : {0, 1, 2}) {
+      const std::string found = found_by([&] { sums(way)(ones({10}), n, out({1})); });
+      if (n == 2 && !keeps)
+        EXPECT_THAT(found, AllOf(HasSubstr("T1317"), HasSubstr("arg0 at "))) << way;
+      else
+        EXPECT_EQ(found, "") << way << ", " << n;
+    }
+    EXPECT_EQ(found_by([&] { sums(way)(ones({16}), 2, out({1})); }), "") << way;
+  }
+}
+
 TEST_P(LostElements, NeighboursThatOverlapLoseNothing) {
   const auto of_pairs = [](bool of_products) {
     return kernel("pairs", [of_products](In<f32, 1> x, Out<f32, 1> z) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/access.h"
+#include "ir/analysis/index_facts.h"
 #include "ir/reshape_groups.h"
 
 namespace tegula::ir {
@@ -19,6 +20,14 @@ void keep(PresentLine& line) {
 void add_line(PresentLine& line, const PresentLine& more) {
   line.is_data |= more.is_data;
   line.all.insert(line.all.end(), more.all.begin(), more.all.end());
+}
+
+bool covers(const Kernel& k, const PresentLine& line, const PresentLine& other) {
+  return std::ranges::all_of(other.all, [&](const LoadedInterval& i) {
+    return std::ranges::any_of(line.all, [&](const LoadedInterval& own) {
+      return own.view == i.view && own.axis == i.axis && is_same(k, own.offset, i.offset);
+    });
+  });
 }
 
 bool is_fill_tile(const Kernel& k, Value v) {

@@ -74,4 +74,7 @@ class TilePresence {
 /// Adds the conditions of another line.
 void add_line(PresentLine& line, const PresentLine& more);
 
+/// Returns true if `line` has all conditions of `other`.
+bool covers(const Kernel& k, const PresentLine& line, const PresentLine& other);
+
 }  // namespace tegula::ir
