@@ -6,7 +6,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "ir/access.h"
 
@@ -302,11 +305,26 @@ void eval_LoadView(Program& p, OpId id) {
 
 namespace {
 
+/// Returns true if two elements of the box may have one address.
+bool may_overlap(const Box& box) {
+  if (box.gathered != Box::kNone) return true;
+  std::vector<std::pair<std::int64_t, std::int64_t>> lines;  // step and length, in bytes
+  for (const Box::Dim& d : box.dims)
+    if (const std::int64_t step = std::abs(d.step_bytes), steps = d.high - d.low - 1; steps > 0)
+      lines.emplace_back(step, step * steps);
+  std::ranges::sort(lines);
+  std::int64_t end = size_bytes(box.tensor->dtype);
+  for (const auto& [step, length] : lines) {
+    if (step < end) return true;
+    end += length;
+  }
+  return false;
+}
+
 /// Applies store_view or atomic_view to each present element of the box.
 template <class Write>
-void for_each_stored(Program& p, OpId id, const Write& write) {
+void for_each_stored(Program& p, OpId id, const Box& box, const Write& write) {
   const Value tile = stored_value(p.op(id));
-  const Box box = make_box(p, id);
   const Cell* cells = p.dense(tile);
   const std::uint8_t* states = p.states(tile);
   if (box.region == nullptr) return;
@@ -340,21 +358,23 @@ Cell combine_at(Program& p, OpId id, const MemoryRegion& region, std::byte* addr
 }  // namespace
 
 void eval_StoreView(Program& p, OpId id) {
+  const Box box = make_box(p, id);
   if (p.attrs(id).find(AttrName::kind) != nullptr)
     return for_each_stored(
-        p, id, [&](const MemoryRegion& region, std::size_t, std::byte* address, Cell value) {
+        p, id, box,
+        [&](const MemoryRegion& region, std::size_t, std::byte* address, Cell value) {
           combine_at(p, id, region, address, value);
         });
-  const bool scatters = access_of(p.kernel(), p.op(id)).gathered_dim() >= 0;
+  const bool may_repeat = may_overlap(box);
   visit_dtype(p.operand_type(id, 0).dtype(), [&](auto tag) {
     const auto size = sizeof(typename decltype(tag)::type);
-    for_each_stored(p, id,
+    for_each_stored(p, id, box,
                     [&](const MemoryRegion& region, std::size_t, std::byte* address, Cell value) {
                       p.touch_write(region, address, size, id);
                       std::uint64_t before = 0, bits = 0;
-                      if (scatters) std::memcpy(&before, address, size);
+                      if (may_repeat) std::memcpy(&before, address, size);
                       write_element<typename decltype(tag)::type>(address, value);
-                      if (!scatters) return;
+                      if (!may_repeat) return;
                       std::memcpy(&bits, address, size);
                       p.stored.push_back({&region, address, bits, bits != before});
                     });
@@ -375,7 +395,7 @@ void eval_AtomicView(Program& p, OpId id) {
   out.states.assign(out.cells.size(), box.is_outside ? kPoison : 0);
   for (std::size_t i = 0; i < out.states.size(); ++i) out.states[i] |= value.state(i) & kAbsent;
   out.origin = id;
-  for_each_stored(p, id,
+  for_each_stored(p, id, box,
                   [&](const MemoryRegion& region, std::size_t i, std::byte* address, Cell value) {
                     out.cells[i] = combine_at(p, id, region, address, value);
                     out.states[i] = 0;

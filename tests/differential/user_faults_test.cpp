@@ -243,5 +243,37 @@ TEST_P(UserFaults, ScattersOfSeveralValuesToOneElement) {
   EXPECT_EQ(code_of([&] { adds(i32s({64}, 3), x, z); }), "");
 }
 
+/// Outputs of which several elements have one address.
+TEST_P(UserFaults, StoresToOverlappingElements) {
+  const auto copy = kernel("copy", [](In<f32, 2> x, Out<f32, 2> z) {
+    for (auto [i, j] : grid(z, 16, 16)) z(i, j) = x(i, j);
+  });
+  const Tensor memory = f32s({512}), x = Tensor::normal({16, 16}, DType::f32, 0, 1, 1, device());
+  const auto strided = [&](const Dims& shape, const Dims& strides) {
+    return Tensor::borrow(memory.data(), shape, DType::f32, device(), strides);
+  };
+  for (const Dims& strides : {Dims{0, 1}, Dims{1, 0}, Dims{0, 0}, Dims{1, 1}, Dims{15, 1},
+                              Dims{1, 8}, Dims{2, 3}, Dims{4, 1}})
+    EXPECT_EQ(code_of([&] { copy(x, strided({16, 16}, strides)); }), "T1319") << strides[0];
+  // Strides of which none is too small, equal values, and inputs.
+  for (const Dims& strides : {Dims{16, 1}, Dims{1, 16}, Dims{32, 2}, Dims{20, 1}})
+    EXPECT_EQ(code_of([&] { copy(x, strided({16, 16}, strides)); }), "") << strides[0];
+  EXPECT_EQ(code_of([&] { copy(x, strided({2, 16}, {1, 2})); }), "");
+  EXPECT_EQ(code_of([&] { copy(x, strided({1, 16}, {0, 1})); }), "");
+  EXPECT_EQ(code_of([&] { copy(f32s({16, 16}), strided({16, 16}, {0, 1})); }), "");
+  const Tensor z = f32s({16, 16});
+  for (const Dims& strides : {Dims{0, 1}, Dims{1, 1}})
+    EXPECT_EQ(code_of([&] { copy(strided({16, 16}, strides), z); }), "") << strides[0];
+  // Only one of the elements with the same address is stored, or all are added.
+  const auto first_row = kernel("first_row", [](In<f32, 2> x, InOut<f32, 2> z) {
+    for (auto j : grid(cols(z), 16)) z(0, j) = x(0, j);
+  });
+  EXPECT_EQ(code_of([&] { first_row(x, strided({16, 16}, {0, 1})); }), "");
+  const auto adds = kernel("adds", [](In<f32, 2> x, InOut<f32, 2> z) {
+    for (auto [i, j] : grid(z, 16, 16)) atomic_add(z(i, j), x(i, j));
+  });
+  EXPECT_EQ(code_of([&] { adds(x, strided({16, 16}, {0, 1})); }), "");
+}
+
 }  // namespace
 }  // namespace tegula::test::user_faults_test
