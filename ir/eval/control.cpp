@@ -53,11 +53,13 @@ void Program::stop_deadlocked(OpId id, std::string why) const {
 
 namespace {
 
+/// Counts the iterations of a loop and of the loops in it.
 class LoopGuard {
  public:
-  LoopGuard(Program& p, OpId id) : p_(p), id_(id), left_(p.evaluation().options.loop_limit) {}
+  LoopGuard(Program& p, OpId id)
+      : p_(p), id_(id), last_(p.iterations + p.evaluation().options.loop_limit) {}
   void count() {
-    if (left_-- > 0) return;
+    if (p_.iterations++ < last_) return;
     stop_endless(p_, id_,
                  fmt::format("{} iterations and no end", p_.evaluation().options.loop_limit),
                  "TEGULA_LOOP_LIMIT=N allows N iterations");
@@ -66,7 +68,7 @@ class LoopGuard {
  private:
   Program& p_;
   OpId id_;
-  std::int64_t left_;
+  std::int64_t last_;
 };
 
 bool is_same(const TileValue& a, const TileValue& b) {
@@ -260,7 +262,8 @@ void eval_Assume(Program& p, OpId id) {
       });
     } else if (cells[i].i == 0) {
       p.report(FindingKind::AssumeViolated, id, p.op(id).loc, [&] {
-        return fmt::format("assumption does not hold{}{}", shape.empty() ? "" : " at ",
+        return fmt::format("{}{}{}", p.attrs(id).s(AttrName::message, "assumption does not hold"),
+                           shape.empty() ? "" : " at ",
                            shape.empty() ? "" : index_str(shape, static_cast<std::int64_t>(i))) +
                compared(p, v, i);
       });

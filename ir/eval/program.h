@@ -223,8 +223,9 @@ class Program {
     bool is_new = false;  ///< the store changed the element
   };
   std::vector<StoredElement> stored;
-  std::vector<OpId> dropped;  ///< stores that dropped an element
-  std::uint64_t effects = 0;  ///< number of changes of global or shared memory so far
+  std::vector<OpId> dropped;    ///< stores that dropped an element
+  std::int64_t iterations = 0;  ///< of all loops so far
+  std::uint64_t effects = 0;    ///< number of changes of global or shared memory so far
 
   AsyncCopies asyncs;
   std::vector<std::weak_ptr<SharedTile>> placed;  ///< allocations with an offset, which may overlap

@@ -12,7 +12,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <compare>
+#include <iterator>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "ir/analysis/memory_hazards.h"
@@ -31,15 +34,14 @@ namespace {
 struct Open {
   OpId op;
   OpId carried;  ///< the access was in an earlier iteration of this loop; null: in this one
-  friend bool operator==(const Open&, const Open&) = default;
+  friend auto operator<=>(const Open&, const Open&) = default;
 };
-using State = std::vector<Open>;
+using State = std::vector<Open>;  ///< sorted
 
-void add(State& to, Open a) {
-  if (std::ranges::find(to, a) == to.end()) to.push_back(a);
-}
 void add(State& to, const State& from) {
-  for (const Open& a : from) add(to, a);
+  State both;
+  std::ranges::set_union(to, from, std::back_inserter(both));
+  to = std::move(both);
 }
 
 /// Position of a missing barrier: before `op`, because of the accesses in `before`, or after it.
@@ -60,6 +62,7 @@ class MemoryOrder {
       for (;;) {
         State now = open;
         missing_.reset();
+        find_starts(op, open);
         if (visit(op, now, true)) {
           open = std::move(now);
           break;
@@ -110,7 +113,7 @@ class MemoryOrder {
         missing_ = Missing{op, std::move(before)};
         return false;
       }
-    if (hazards_.access(op)) add(open, Open{op, {}});
+    if (hazards_.access(op)) add(open, State{{op, {}}});
     if (syncs_after(d)) open.clear();
     const bool precedes_barrier = d.next && k_[d.next].opcode == Opcode::CtaBarrier;
     if (records_missing && is_acquire(d) && !syncs_after(d) && !precedes_barrier) {
@@ -152,18 +155,35 @@ class MemoryOrder {
     return true;
   }
 
+  /// Computes the open accesses at the start of the loops in `op`. All loops are repeated together:
+  /// a fixpoint of each loop for each visit would take time exponential in the nesting depth.
+  void find_starts(OpId op, const State& open) {
+    starts_.clear();
+    do {
+      grows_ = false;
+      State now = open;
+      visit(op, now, false);
+    } while (grows_);
+  }
+
+  void add_start(OpId loop, const State& more) {
+    State& start = starts_[loop];
+    const std::size_t before = start.size();
+    add(start, more);
+    grows_ |= start.size() > before;
+  }
+
   bool visit_loop(OpId loop, State& open, bool records_missing) {
-    State start = open;
-    while (!has_independent_iterations(k_, loop)) {
-      State state = start, unused;
-      visit_iteration(loop, state, unused, false);
-      const std::size_t before = start.size();
-      for (const Open& o : state) add(start, carried(o, loop));
-      if (start.size() == before) break;
-    }
-    State state = start, at_exit;
+    add_start(loop, open);
+    State state = starts_[loop], at_exit;
     const bool may_be_empty = k_[loop].opcode == Opcode::For;
     if (!visit_iteration(loop, state, at_exit, records_missing)) return false;
+    if (!has_independent_iterations(k_, loop)) {
+      for (Open& o : state) o = carried(o, loop);
+      std::ranges::sort(state);
+      state.erase(std::ranges::unique(state).begin(), state.end());
+      add_start(loop, state);
+    }
     if (may_be_empty) add(at_exit, open);
     // The code after the tile loop belongs to the last tile, which does not access the memory of
     // the others.
@@ -223,6 +243,8 @@ class MemoryOrder {
   PassContext& context_;
   MemoryHazards hazards_;
   Uses uses_;
+  std::unordered_map<OpId, State> starts_;  ///< of loops
+  bool grows_ = false;                      ///< an access was added to `starts_`
   std::optional<Missing> missing_;
   bool changed_ = false;
 };

@@ -82,6 +82,20 @@ TEST_P(Findings, AnEndlessLoop) {
   const auto grows = found_by([&] { counts(-1)(i32s({2}, 0)); });
   EXPECT_EQ(grows.code, "T1307");
   EXPECT_THAT(grows.text, HasSubstr("TEGULA_LOOP_LIMIT"));
+  if (!on_cpu()) return;  // sim limits the instructions of a CTA
+  const auto nested = [](int extent) {
+    return kernel("nested", [extent](Out<i32, 1> z) {
+      for (auto i : grid(z, 1)) {
+        Tile n = full<i32>(0);
+        for ([[maybe_unused]] auto a : steps(extent, 1))
+          for ([[maybe_unused]] auto b : steps(extent, 1))
+            for ([[maybe_unused]] auto c : steps(extent, 1)) n += 1;
+        z(i) = n;
+      }
+    });
+  };
+  EXPECT_EQ(found_by([&] { nested(20)(i32s({2}, 0)); }).text, "");
+  EXPECT_EQ(found_by([&] { nested(50)(i32s({2}, 0)); }).code, "T1307");
 }
 
 /// Loops whose condition depends on a counter in memory: the program's memory, or that through

@@ -180,6 +180,38 @@ TEST(Loop, IsCompiledInLinearTime) {
   EXPECT_LT(many, 8 * few) << few << " s, " << many << " s";
 }
 
+/// Time that doubles with each loop would not end.
+TEST(Loop, SixtyNestedRegionsAreCompiled) {
+  enum Kind { kSteps, kSteppedStores, kWhile, kIf, kKinds };
+  const std::function<void(int, int, Tile&, const std::function<void()>&)> nest =
+      [&](int kind, int depth, Tile& t, const std::function<void()>& store) {
+        if (depth == 0) {
+          t = t + 1.0f;
+          return store();
+        }
+        const auto inner = [&] { nest(kind, depth - 1, t, store); };
+        if (kind <= kSteppedStores)
+          for ([[maybe_unused]] auto j : steps(8, 8)) inner();
+        Tile n = full<i32>(0);
+        if (kind == kWhile) while_([&] { return n < 1; }, [&] { n += 1, inner(); });
+        if (kind == kIf) if_(n < 1, inner);
+      };
+  for (int kind = 0; kind < kKinds; ++kind) {
+    const auto k = kernel("k", [&](In<f32, 1> x, InOut<f32, 1> z) {
+      for (auto i : grid(z, 8)) {
+        Tile t = x(i);
+        nest(kind, 60, t, [&] {
+          if (kind == kSteppedStores) z(i) = z(i) + 1.0f;
+        });
+        z(i) = z(i) + t;
+      }
+    });
+    const Tensor z = Tensor::zeros({8}, DType::f32, Device::cpu());
+    k(numbers(), z);
+    EXPECT_EQ(z.to_vector<float>()[3], kind == kSteppedStores ? 5 : 4) << kind;
+  }
+}
+
 /// A mask and a score function are called in a kernel of the library.
 void masked_by(const std::function<Tile(Tile)>& f, bool is_score) {
   const Tensor t = Tensor::zeros({1, 1, 16, 16}, DType::bf16, Device::cpu());
