@@ -83,7 +83,9 @@ LoopRange::LoopRange(const Arg& lo, const Arg& hi, std::int64_t block, const Arg
   if (!by.present()) return;
   by_ = bound(t, "steps", by);
   const Tracer::Pin pin(t, at);
-  assume(*by_ > 0);
+  t.build.effect(
+      Opcode::Assume, {t.value(*by_ > 0)},
+      {{AttrName::message, "the argument by of steps(lo, hi, block, by) is not positive"}});
 }
 LoopRange::LoopRange(const LoopRange& o)
     : lo_(o.lo_),

@@ -88,6 +88,8 @@ TEST(Places, StepsByZeroAreTheLoops) {
       ADD_FAILURE() << d.str();
     } catch (const ProgramError& e) {
       EXPECT_EQ(e.diagnostic().code, "T1305") << e.what();
+      EXPECT_TRUE(e.diagnostic().message.find("argument by of steps") != std::string::npos)
+          << e.what();
       for (const Diagnostic& at : e.diagnostics()) {
         EXPECT_TRUE(std::string_view(at.loc.file).ends_with("places_test.cpp")) << e.what();
         EXPECT_EQ(at.loc.line, kLoop) << e.what();
