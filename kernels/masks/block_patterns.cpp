@@ -115,8 +115,8 @@ auto make_select_kernel() {
 }  // namespace
 
 BlockList list_blocks(const BlockMaskShape& grid,
-                      const std::function<BlockCoverage(std::int64_t b, std::int64_t h,
-                                                        std::int64_t m, std::int64_t n)>& use,
+                      const Lambda<BlockCoverage(std::int64_t b, std::int64_t h, std::int64_t m,
+                                                 std::int64_t n)>& use,
                       Device device, Loc at) {
   const detail::CallPlace here(at);
   check(grid);

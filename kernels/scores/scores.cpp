@@ -214,7 +214,7 @@ Score forgetting(Tensor f, Loc at) {
   };
 }
 
-Score activation(std::function<Tile(Tile s)> f) {
+Score activation(Lambda<Tile(Tile s)> f) {
   return [f = std::move(f)](Tile s, Tile, Tile, Tile, Tile) { return log(f(s)); };
 }
 

@@ -7,8 +7,10 @@
 #include <initializer_list>
 #include <optional>
 #include <source_location>
+#include <utility>
 #include <vector>
 
+#include "tegula/lambda.h"
 #include "tegula/segments.h"
 #include "tegula/value.h"
 #include "tegula/view.h"
@@ -295,26 +297,30 @@ Tile cluster_rank(std::source_location at = std::source_location::current());
 Index cluster_slice(const Index& whole, std::source_location at = std::source_location::current());
 
 /// Records both branches; variables rebound in either are merged.
-template <std::invocable Then>
-void if_(const Arg& condition, Then&& then) {
-  detail::RecordedIf branch(condition);
-  if (branch.begin_then()) then();
-  branch.begin_otherwise();
-  branch.close();
-}
-template <std::invocable Then, std::invocable Otherwise>
+template <class Then, class Otherwise>
 void if_(const Arg& condition, Then&& then, Otherwise&& otherwise) {
-  detail::RecordedIf branch(condition);
-  if (branch.begin_then()) then();
-  if (branch.begin_otherwise()) otherwise();
-  branch.close();
+  constexpr bool kFits = std::invocable<Then> && std::invocable<Otherwise>;
+  static_assert(kFits, "tegula: the branches of if_ are lambdas without parameters");
+  if constexpr (kFits) {
+    detail::RecordedIf branch(condition);
+    if (branch.begin_then()) then();
+    if (branch.begin_otherwise()) otherwise();
+    branch.close();
+  }
+}
+template <class Then>
+void if_(const Arg& condition, Then&& then) {
+  if_(condition, std::forward<Then>(then), [] {});
 }
 
 /// Repeats the body while the condition, a function of the current variables, holds.
-template <std::invocable Condition, std::invocable Body>
+template <class Condition, class Body>
 void while_(Condition&& condition, Body&& body,
             std::source_location at = std::source_location::current()) {
-  detail::record_while([&] { return Tile(condition()); }, [&] { body(); }, at);
+  constexpr bool kFits = detail::Gives<Tile, Condition> && std::invocable<Body>;
+  static_assert(kFits,
+                "tegula: while_ takes two lambdas without parameters; the first returns a Tile");
+  if constexpr (kFits) detail::record_while([&] { return Tile(condition()); }, [&] { body(); }, at);
 }
 
 /// Returns a number of `set`: given to Kernel::with, else measured by Kernel::tune(), else

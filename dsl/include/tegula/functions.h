@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tegula/derivative.h"
+#include "tegula/lambda.h"
 #include "tegula/location.h"
 #include "tegula/tensor.h"
 #include "tegula/value.h"
@@ -17,11 +18,11 @@ namespace tegula {
 
 /// True if the query at position q sees the key at position kv. Arguments are traced integers:
 /// batch entry, head, positions.
-using Mask = std::function<Tile(Tile b, Tile h, Tile q, Tile kv)>;
+using Mask = Lambda<Tile(Tile b, Tile h, Tile q, Tile kv)>;
 
 /// New score from the score s (f32, scaled). Further arguments are traced integers: batch entry,
 /// head, positions of query and key.
-using Score = std::function<Tile(Tile s, Tile b, Tile h, Tile q, Tile kv)>;
+using Score = Lambda<Tile(Tile s, Tile b, Tile h, Tile q, Tile kv)>;
 
 /// The cost of a score function in registers, found by tracing it.
 struct ScoreTraits {

@@ -1,10 +1,12 @@
 #pragma once
 #include <concepts>
 #include <source_location>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "tegula/control.h"
+#include "tegula/lambda.h"
 #include "tegula/value.h"
 
 /// Functions of single elements, with separate branches and loops for each element.
@@ -30,9 +32,11 @@ class RecordedMap {
 /// if_, while_ and values from outside, which it cannot rebind; anything else is a CompileError.
 template <class Fn, std::convertible_to<Tile>... T>
 Tile map(Fn&& f, const T&... tiles) {
+  static_assert(detail::Gives<Tile, Fn, std::conditional_t<true, const Tile, T>...>,
+                "tegula: the function of map takes one scalar Tile per operand and returns one");
   detail::RecordedMap m({Arg(Tile(tiles))...}, std::source_location::current());
   return m.finish([&]<std::size_t... I>(std::index_sequence<I...>) {
-    return Tile(f(m.operand(I)...));
+    return detail::result_of<Tile>(f, m.operand(I)...);
   }(std::index_sequence_for<T...>{}));
 }
 

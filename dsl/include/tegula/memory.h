@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tegula/hints.h"
+#include "tegula/lambda.h"
 #include "tegula/placed_text.h"
 #include "tegula/value.h"
 #include "tegula/view.h"
@@ -135,15 +136,16 @@ Tile ptx_with_model(const PlacedText& text, std::string_view constraints, DType 
 /// reversed_bits(x); }, x)`. The devices `cpu` and `sim` compute the model; GPUs execute only the
 /// PTX.
 template <Element T, class Model, class... Args>
-  requires(sizeof...(Args) > 0 &&
-           std::is_invocable_v<Model, std::conditional_t<true, const Tile&, Args>...>)
+  requires(sizeof...(Args) > 0 && !std::is_convertible_v<Model, Arg>)
 Tile ptx(const detail::PlacedText& text, std::string_view constraints, Model model,
          const Args&... args) {
+  static_assert(detail::Gives<Tile, Model, std::conditional_t<true, const Tile, Args>...>,
+                "tegula: the model of ptx takes one Tile per operand and returns one");
   const std::array<Arg, sizeof...(Args)> all{Arg(args)...};
   return detail::ptx_with_model(text, constraints, dtype_of<T>, all,
                                 [&](std::span<const Tile> tiles) {
                                   return [&]<std::size_t... I>(std::index_sequence<I...>) {
-                                    return Tile(model(tiles[I]...));
+                                    return detail::result_of<Tile>(model, tiles[I]...);
                                   }(std::index_sequence_for<Args...>{});
                                 });
 }

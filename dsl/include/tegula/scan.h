@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "tegula/lambda.h"
 #include "tegula/tile_ops.h"
 
 /// Scans: running folds along a dimension of any extent.
@@ -32,14 +33,27 @@ std::vector<Tile> scan_with(std::span<const Tile> tiles, std::span<const Arg> id
 /// Adapts a function of arrays of scalars to the recorder of folds.
 template <std::size_t N, class Fn>
 auto combine_arrays(const Fn& combine) {
+  using Tiles = std::array<Tile, N>;
+  static_assert(Gives<Tiles, const Fn, Tiles, Tiles>,
+                "tegula: the function of scan of N tiles takes two std::array<Tile, N> and returns "
+                "one");
   return [&combine](std::span<Tile> l, std::span<const Tile> r) {
     std::array<Tile, N> left, right;
     for (std::size_t i = 0; i < N; ++i) {
       left[i] = l[i];
       right[i] = r[i];
     }
-    const std::array<Tile, N> folded = combine(left, right);
+    const Tiles folded = result_of<Tiles>(combine, left, right);
     for (std::size_t i = 0; i < N; ++i) l[i] = folded[i];
+  };
+}
+/// Does the same for a function of two scalars.
+template <class Fn>
+auto combine_scalars(Fn& combine) {
+  static_assert(Gives<Tile, Fn, Tile, const Tile>,
+                "tegula: the function of scan takes two scalar Tiles and returns one");
+  return [&combine](std::span<Tile> l, std::span<const Tile> r) {
+    l[0] = result_of<Tile>(combine, l[0], r[0]);
   };
 }
 template <std::size_t N>
@@ -57,10 +71,7 @@ std::array<Tile, N> array_of(const std::vector<Tile>& tiles) {
 template <class Fn>
 Tile scan(const Tile& t, Axis axis, Fn combine, ScanOptions options = {},
           std::source_location at = std::source_location::current()) {
-  return detail::scan_with(
-             std::array{t}, {}, axis,
-             [&](std::span<Tile> l, std::span<const Tile> r) { l[0] = Tile(combine(l[0], r[0])); },
-             options, at)
+  return detail::scan_with(std::array{t}, {}, axis, detail::combine_scalars(combine), options, at)
       .front();
 }
 /// Scans several tiles of one shape together; `combine` takes and returns arrays of scalars. An
@@ -84,10 +95,8 @@ std::array<Tile, N> scan_from(const std::array<Arg, N>& identity, const std::arr
 template <class Fn>
 Tile scan_from(const Arg& identity, const Tile& t, Axis axis, Fn combine, ScanOptions options = {},
                std::source_location at = std::source_location::current()) {
-  return detail::scan_with(
-             std::array{t}, std::array{identity}, axis,
-             [&](std::span<Tile> l, std::span<const Tile> r) { l[0] = Tile(combine(l[0], r[0])); },
-             options, at)
+  return detail::scan_with(std::array{t}, std::array{identity}, axis,
+                           detail::combine_scalars(combine), options, at)
       .front();
 }
 

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "tegula/lambda.h"
 #include "tegula/value.h"
 
 /// Operations on whole tiles: creation, shape, reductions and dot.
@@ -138,9 +139,13 @@ std::vector<Tile> reduce_with(std::span<const Tile> tiles, Axis axis, const Comb
 template <class Fn>
 Tile reduce(const Tile& t, Axis axis, Fn combine,
             std::source_location at = std::source_location::current()) {
+  static_assert(detail::Gives<Tile, Fn, Tile, const Tile>,
+                "tegula: the function of reduce takes two scalar Tiles and returns one");
   return detail::reduce_with(
              std::array{t}, axis,
-             [&](std::span<Tile> l, std::span<const Tile> r) { l[0] = Tile(combine(l[0], r[0])); },
+             [&](std::span<Tile> l, std::span<const Tile> r) {
+               l[0] = detail::result_of<Tile>(combine, l[0], r[0]);
+             },
              at)
       .front();
 }
@@ -148,13 +153,17 @@ Tile reduce(const Tile& t, Axis axis, Fn combine,
 template <std::size_t N, class Fn>
 std::array<Tile, N> reduce(const std::array<Tile, N>& tiles, Axis axis, Fn combine,
                            std::source_location at = std::source_location::current()) {
+  using Tiles = std::array<Tile, N>;
+  static_assert(detail::Gives<Tiles, Fn, Tiles, Tiles>,
+                "tegula: the function of reduce of N tiles takes two std::array<Tile, N> and "
+                "returns one");
   const auto fold = [&](std::span<Tile> l, std::span<const Tile> r) {
     std::array<Tile, N> left, right;
     for (std::size_t i = 0; i < N; ++i) {
       left[i] = l[i];
       right[i] = r[i];
     }
-    const std::array<Tile, N> folded = combine(left, right);
+    const Tiles folded = detail::result_of<Tiles>(combine, left, right);
     for (std::size_t i = 0; i < N; ++i) l[i] = folded[i];
   };
   const auto results = detail::reduce_with(tiles, axis, fold, at);

@@ -19,6 +19,16 @@ template <class C, class R, class First, class... P, int Skip>
 struct TrailingParams<R (C::*)(First, P...) const, Skip>
     : TrailingParams<R (C::*)(P...) const, Skip - 1> {};
 
+template <class Call>
+struct ResultOfCall;
+template <class C, class R, class... P>
+struct ResultOfCall<R (C::*)(P...) const> {
+  using Type = R;
+};
+/// The result of a call operator.
+template <class Call>
+using ResultOf = typename ResultOfCall<Call>::Type;
+
 /// Returns the end of the run of parameters of type T that starts at parameter `from` of a call
 /// operator.
 template <class T, class C, class R, class... P>

@@ -1,5 +1,4 @@
 #pragma once
-#include <functional>
 #include <memory>
 #include <optional>
 #include <source_location>
@@ -10,6 +9,7 @@
 #include "tegula/derivative.h"
 #include "tegula/kernels/block_list.h"
 #include "tegula/kernels/kv_cache.h"
+#include "tegula/lambda.h"
 #include "tegula/location.h"
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
@@ -62,18 +62,18 @@ struct AttentionSpec {
   /// an error. Default: all pairs. Empty kv blocks of a tile are skipped if the kv ranges, the
   /// block list or the mask itself reveal them. A captured tensor that an argument indexes directly
   /// has an entry for each batch entry, head or position (T1664).
-  std::function<Tile(Tile b, Tile h, Tile q, Tile kv)> mask = {};
+  Lambda<Tile(Tile b, Tile h, Tile q, Tile kv)> mask = {};
   /// Returns a new score from the scaled score s = scale * q.k (f32). Default: s. Its float
   /// arithmetic may be reassociated, so results are accurate but not bit-identical to the code as
   /// written. A score `where(condition, x, -INFINITY)`, whose condition does not depend on s, is
   /// treated as x under a mask, unless kv ranges or a block list are given.
-  std::function<Tile(Tile s, Tile b, Tile h, Tile q, Tile kv)> score = {};
+  Lambda<Tile(Tile s, Tile b, Tile h, Tile q, Tile kv)> score = {};
   /// Range of keys that the loop visits for query rows [first, last]; it must contain all keys that
   /// `mask` keeps. Default: derived from the mask if `full_kv_range` is absent, else all keys.
-  std::function<KvRange(Tile first, Tile last, Tile seqlen_kv)> kv_range = {};
+  Lambda<KvRange(Tile first, Tile last, Tile seqlen_kv)> kv_range = {};
   /// Keys that all query rows [first, last] attend to, for which the mask is not computed. Default:
   /// derived from the mask if `kv_range` is absent, else none if there is a mask.
-  std::function<KvRange(Tile first, Tile last, Tile seqlen_kv)> full_kv_range = {};
+  Lambda<KvRange(Tile first, Tile last, Tile seqlen_kv)> full_kv_range = {};
   /// The kv blocks to visit, for masks that are known on the device only; `mask` is computed in the
   /// partial blocks. Cannot be combined with kv ranges; heads are not packed.
   std::optional<BlockList> blocks = {};

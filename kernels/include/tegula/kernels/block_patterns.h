@@ -1,9 +1,9 @@
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <source_location>
 
 #include "tegula/kernels/block_list.h"
+#include "tegula/lambda.h"
 #include "tegula/location.h"
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
@@ -34,8 +34,8 @@ enum class BlockCoverage : std::uint8_t {
 /// A last block that extends beyond the keys is never `full`. Throws CompileError for unsupported
 /// block sizes (T1622) and for extents below 1 (T1623).
 BlockList list_blocks(const BlockMaskShape& grid,
-                      const std::function<BlockCoverage(std::int64_t b, std::int64_t h,
-                                                        std::int64_t m, std::int64_t n)>& use,
+                      const Lambda<BlockCoverage(std::int64_t b, std::int64_t h, std::int64_t m,
+                                                 std::int64_t n)>& use,
                       Device device = Device::best(), Loc at = std::source_location::current());
 
 /// Global, local and random blocks (Zaheer et al. 2020, arXiv:2007.14062, BigBird), counted in

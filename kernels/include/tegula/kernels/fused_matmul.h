@@ -52,6 +52,30 @@ MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
 RepackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options,
                                OperandPath path = OperandPath::tma);
 
+/// Returns true if the lambda can be an epilogue; otherwise states what is wrong with it.
+template <class Fn>
+consteval bool check_epilogue() {
+  if constexpr (!requires { tegula::detail::run_end<Tile>(&Fn::operator(), 0); }) {
+    static_assert(tegula::detail::kNever<Fn>,
+                  "tegula: an epilogue is a lambda with explicit parameter types instead of auto, "
+                  "and not mutable: [](Tile acc, Index m, Index n, ..) { return ..; }");
+    return false;
+  } else {
+    constexpr int kTiles = tegula::detail::run_end<Tile>(&Fn::operator(), 0),
+                  kIndices = tegula::detail::run_end<Index>(&Fn::operator(), kTiles) - kTiles;
+    constexpr bool kReturns =
+        std::is_convertible_v<tegula::detail::ResultOf<decltype(&Fn::operator())>, Arg>;
+    static_assert(kTiles == 1 || kTiles == 2,
+                  "tegula: an epilogue begins with one accumulator, or two if it is gated: "
+                  "[](Tile acc, Index m, Index n, ..) { return ..; }");
+    static_assert(kTiles == 0 || kIndices == 2 || kIndices == 3,
+                  "tegula: the accumulators of an epilogue are followed by Index m and Index n, or "
+                  "by Index b, Index m and Index n");
+    static_assert(kReturns, "tegula: an epilogue returns the tile to store");
+    return (kTiles == 1 || kTiles == 2) && (kIndices == 2 || kIndices == 3) && kReturns;
+  }
+}
+
 }  // namespace detail
 
 /// C = epilogue(A B): A [m, k] and B [k, n] of type T, C [m, n] of type O (see `matmul` for
@@ -66,7 +90,6 @@ RepackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOpti
 template <class T, class O, class Fn>
 class FusedMatmul {
   static constexpr std::size_t kProducts = detail::Products<Fn>::size();
-  static_assert(kProducts == 1 || kProducts == 2, "tegula: an epilogue takes one or two tiles");
   template <template <class...> class Body>
   using Of =
       typename tegula::detail::TrailingAfter<Index, Fn, kProducts>::template Append<Body, T, O, Fn>;
@@ -167,15 +190,16 @@ class FusedMatmul {
 
 /// Makes a GEMM of operands of type T and results of type O, which owns its compiled kernels.
 template <class T, class O, class Fn>
-FusedMatmul<T, O, Fn> fused_matmul(Fn epilogue, MatmulOptions options = {}) {
-  return FusedMatmul<T, O, Fn>(std::move(epilogue), options);
+auto fused_matmul(Fn epilogue, MatmulOptions options = {}) {
+  if constexpr (detail::check_epilogue<Fn>())
+    return FusedMatmul<T, O, Fn>(std::move(epilogue), options);
 }
 
 /// C = epilogue(A G, A U), the two halves of a gated linear unit (SwiGLU; Shazeer 2020).
 template <class T, class O, class Fn>
 using FusedGatedMatmul = FusedMatmul<T, O, Fn>;
 template <class T, class O, class Fn>
-FusedGatedMatmul<T, O, Fn> gated_matmul(Fn epilogue, MatmulOptions options = {}) {
+auto gated_matmul(Fn epilogue, MatmulOptions options = {}) {
   return fused_matmul<T, O>(std::move(epilogue), options);
 }
 

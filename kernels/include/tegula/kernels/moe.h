@@ -1,12 +1,12 @@
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <source_location>
 
 #include "tegula/expert_config.h"
 #include "tegula/kernels/moe_routers.h"
+#include "tegula/lambda.h"
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
 
@@ -17,7 +17,7 @@ namespace tegula::kernels {
 /// backward pass differentiates it (tegula/derivative.h).
 struct ExpertActivation {
   bool is_gated = true;  ///< the up projection has 2 i outputs: gates and values
-  std::function<Tile(const Tile& gate, const Tile& up)> value;  ///< a(gate, up)
+  Lambda<Tile(const Tile& gate, const Tile& up)> value;  ///< a(gate, up)
 };
 /// silu(gate) * up (Shazeer 2020).
 ExpertActivation swiglu();

@@ -1,7 +1,7 @@
 #pragma once
-#include <functional>
 #include <source_location>
 
+#include "tegula/lambda.h"
 #include "tegula/tegula.h"
 
 /// Routers of mixtures of experts: they choose the experts of each token, and their weights.
@@ -17,12 +17,11 @@ struct Routing {
 /// indices, and is traced into the routing kernel: any DSL code is allowed. It returns k choices
 /// per token.
 struct Router {
-  int k = 1;  ///< choices per token
-  std::function<Routing(const Tile& logits, const Index& tokens)> choose = {};  ///< required
+  int k = 1;                                                             ///< choices per token
+  Lambda<Routing(const Tile& logits, const Index& tokens)> choose = {};  ///< required
   /// For the backward pass: returns the gradient of the logits [tokens, experts] from the gradient
   /// of the weights [tokens, k] of these choices.
-  std::function<Tile(const Tile& logits, const Index& tokens, const Tile& ids,
-                     const Tile& dweights)>
+  Lambda<Tile(const Tile& logits, const Index& tokens, const Tile& ids, const Tile& dweights)>
       gradient = {};
 };
 
@@ -32,17 +31,16 @@ struct Router {
 struct RouterParts {
   int k = 1;  ///< choices per token
   /// Returns the scores of all experts, such as their softmax.
-  std::function<Tile(const Tile& logits, const Index& tokens)> score;
+  Lambda<Tile(const Tile& logits, const Index& tokens)> score;
   /// Values by which experts are chosen; default: the scores.
-  std::function<Tile(const Tile& scores, const Index& tokens)> rank = {};
+  Lambda<Tile(const Tile& scores, const Index& tokens)> rank = {};
   /// Returns the weights from the chosen scores [tokens, k]; default: the scores themselves.
-  std::function<Tile(const Tile& chosen)> to_weights = {};
+  Lambda<Tile(const Tile& chosen)> to_weights = {};
   /// For the backward pass: the gradient of the logits from that of the scores, and the gradient of
   /// the chosen scores from that of the weights. The latter is not needed without `to_weights`.
-  std::function<Tile(const Tile& logits, const Index& tokens, const Tile& dscores)> score_gradient =
-      {};
+  Lambda<Tile(const Tile& logits, const Index& tokens, const Tile& dscores)> score_gradient = {};
   /// See `score_gradient`.
-  std::function<Tile(const Tile& chosen, const Tile& dweights)> weights_gradient = {};
+  Lambda<Tile(const Tile& chosen, const Tile& dweights)> weights_gradient = {};
   /// Experts are divided into `groups` of consecutive ones; the `kept_groups` groups with the
   /// largest sums of their `group_top` best ranks are kept (DeepSeek-V3).
   int groups = 1, kept_groups = 1, group_top = 2;

@@ -3,6 +3,7 @@
 #include <source_location>
 
 #include "tegula/functions.h"
+#include "tegula/lambda.h"
 #include "tegula/location.h"
 #include "tegula/tensor.h"
 #include "tegula/value.h"
@@ -103,7 +104,7 @@ Score forgetting(Tensor f, Loc at = std::source_location::current());
 /// log(f(s)): weights proportional to f(s) >= 0 instead of e^s, such as sigmoid or the square of
 /// max(s, 0). Outputs times e^lse are the unnormalized results; AttentionNormalization::none
 /// computes those directly.
-Score activation(std::function<Tile(Tile s)> f);
+Score activation(Lambda<Tile(Tile s)> f);
 
 }  // namespace scores
 }  // namespace tegula::kernels
