@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "runtime/context.h"
+#include "runtime/place_of_call.h"
 #include "support/errors.h"
 
 namespace tegula {
@@ -26,8 +27,9 @@ struct Event::State {
   }
 };
 
-Event::Event(Device device) : device_(device), state_(std::make_shared<State>()) {
+Event::Event(Device device, Loc at) : device_(device), state_(std::make_shared<State>()) {
   if (device.on_host()) return;
+  const runtime::PlaceOfCall here(at);
   const runtime::ContextScope scope(device.index);
   check(driver().event_create(&state_->event, cu::kEventDefault), "cuEventCreate");
 }
@@ -42,13 +44,15 @@ void Event::record(const Stream& stream, Loc at) {
     state_->time = std::chrono::steady_clock::now();
     return;
   }
+  const runtime::PlaceOfCall here(at);
   const runtime::ContextScope scope(device_.index);
   check(driver().event_record(state_->event, static_cast<cu::Stream>(stream.handle())),
         "cuEventRecord");
 }
 
-bool Event::is_done() const {
+bool Event::is_done(Loc at) const {
   if (device_.on_host()) return true;
+  const runtime::PlaceOfCall here(at);
   const runtime::ContextScope scope(device_.index);
   const cu::Result result = driver().event_query(state_->event);
   if (result == cu::kErrorNotReady) return false;
@@ -56,8 +60,9 @@ bool Event::is_done() const {
   return true;
 }
 
-void Event::synchronize() const {
+void Event::synchronize(Loc at) const {
   if (device_.on_host()) return;
+  const runtime::PlaceOfCall here(at);
   const runtime::ContextScope scope(device_.index);
   check(driver().event_synchronize(state_->event), "cuEventSynchronize");
 }
@@ -71,6 +76,7 @@ double Event::ms_since(const Event& start, Loc at) const {
     throw DeviceError(diagnostic(ErrorId::event_unrecorded, at, {}));
   if (device_.on_host())
     return std::chrono::duration<double, std::milli>(state_->time - start.state_->time).count();
+  const runtime::PlaceOfCall here(at);
   start.synchronize();
   synchronize();
   const runtime::ContextScope scope(device_.index);

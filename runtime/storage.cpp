@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "runtime/context.h"
+#include "runtime/place_of_call.h"
 #include "support/errors.h"
 #include "tegula/int_math.h"
 
@@ -106,6 +107,7 @@ std::shared_ptr<void> allocate_device(std::size_t bytes, Device device, Loc at) 
 
 std::shared_ptr<void> allocate(std::size_t bytes, Device device, Loc at) {
   if (bytes == 0) return nullptr;
+  const PlaceOfCall here(at);
   return device.on_host() ? allocate_host(bytes, device, at) : allocate_device(bytes, device, at);
 }
 

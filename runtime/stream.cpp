@@ -1,6 +1,7 @@
 #include "tegula/stream.h"
 
 #include "runtime/context.h"
+#include "runtime/place_of_call.h"
 #include "runtime/records.h"
 #include "runtime/stream_state.h"
 #include "support/errors.h"
@@ -14,9 +15,9 @@ namespace cu = runtime::cu;
 Stream::Stream() : Stream(Device::best()) {}
 Stream::Stream(Device device) : device_(device) {}
 
-Stream Stream::wrap(void* cu_stream, Device device) {
+Stream Stream::wrap(void* cu_stream, Device device, Loc at) {
   if (device.on_host() && cu_stream != nullptr)
-    throw DeviceError(diagnostic(ErrorId::device_mismatch, {}, {}, "Stream::wrap",
+    throw DeviceError(diagnostic(ErrorId::device_mismatch, at, {}, "Stream::wrap",
                                  "the CUDA stream", "a GPU", "the device", device.str(),
                                  "a stream and a device"));
   Stream stream(device);
@@ -24,7 +25,8 @@ Stream Stream::wrap(void* cu_stream, Device device) {
   return stream;
 }
 
-Stream Stream::create(Device device) {
+Stream Stream::create(Device device, Loc at) {
+  const runtime::PlaceOfCall here(at);
   Stream stream(device);
   if (device.on_host()) return stream;
   const runtime::ContextScope scope(device.index);
@@ -40,8 +42,9 @@ Stream Stream::create(Device device) {
   return stream;
 }
 
-void Stream::synchronize() const {
+void Stream::synchronize(Loc at) const {
   if (device_.on_host()) return;
+  const runtime::PlaceOfCall here(at);
   const runtime::ContextScope scope(device_.index);
   check(driver().stream_synchronize(static_cast<cu::Stream>(handle_)), "cuStreamSynchronize");
   runtime::read_records();

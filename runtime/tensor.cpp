@@ -32,7 +32,9 @@ std::int64_t count_elements(const Dims& shape, DType dtype, Loc at) {
 
 }  // namespace
 
-void Dims::too_many(std::size_t count) { fail(ErrorId::too_many_dims, {}, {}, count, +kMaxRank); }
+void Dims::too_many(std::size_t count, Loc at) {
+  fail(ErrorId::too_many_dims, at, {}, count, +kMaxRank);
+}
 
 std::string Dims::str() const { return fmt::format("[{}]", fmt::join(begin(), end(), ", ")); }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "runtime/context.h"
+#include "runtime/place_of_call.h"
 #include "runtime/records.h"
 #include "runtime/strided.h"
 #include "support/errors.h"
@@ -103,23 +104,23 @@ Stream queue_between(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-Tensor Tensor::clone() const {
+Tensor Tensor::clone(Loc at) const {
   if (!defined_) return {};
-  Tensor copy = empty(shape_, dtype_, device_);
-  copy.copy_from(*this);
+  Tensor copy = empty(shape_, dtype_, device_, at);
+  copy.copy_from(*this, at);
   return copy;
 }
 
-Tensor Tensor::contiguous() const { return is_contiguous() ? *this : clone(); }
+Tensor Tensor::contiguous(Loc at) const { return is_contiguous() ? *this : clone(at); }
 
-Tensor Tensor::to(Device device) const {
-  return to(device, Stream(device_.on_host() ? device : device_));
+Tensor Tensor::to(Device device, Loc at) const {
+  return to(device, Stream(device_.on_host() ? device : device_), at);
 }
 
-Tensor Tensor::to(Device device, const Stream& stream) const {
+Tensor Tensor::to(Device device, const Stream& stream, Loc at) const {
   if (!defined_ || device == device_) return *this;
-  Tensor moved = empty(shape_, dtype_, device);
-  moved.copy_from(*this, stream);
+  Tensor moved = empty(shape_, dtype_, device, at);
+  moved.copy_from(*this, stream, at);
   return moved;
 }
 
@@ -136,6 +137,7 @@ void Tensor::copy_from(const Tensor& source, const Stream& stream, Loc at) const
                           size_bytes(dtype_));
     return;
   }
+  const runtime::PlaceOfCall here(at);
   if (is_contiguous() && source.is_contiguous()) return copy_packed(*this, source, stream);
   if (!source.device_.on_host()) return copy_from(fetch_strided(source, stream), stream);
   if (is_contiguous()) return copy_packed(*this, source.clone(), stream);

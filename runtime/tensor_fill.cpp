@@ -149,7 +149,7 @@ Tensor Tensor::zeros(const Dims& shape, DType dtype, Device device, Loc at) {
 
 Tensor Tensor::full(const Dims& shape, double value, DType dtype, Device device, Loc at) {
   if (is_beyond(dtype, value)) fail(ErrorId::value_range, at, {}, "full", value, name(dtype));
-  return generate(shape, dtype, each([value](std::uint64_t) { return value; }), at).to(device);
+  return generate(shape, dtype, each([value](std::uint64_t) { return value; }), at).to(device, at);
 }
 
 Tensor Tensor::iota(const Dims& shape, DType dtype, Device device, Loc at) {
@@ -157,7 +157,7 @@ Tensor Tensor::iota(const Dims& shape, DType dtype, Device device, Loc at) {
                             each([](std::uint64_t i) { return static_cast<std::int64_t>(i); }), at);
   if (const std::int64_t last = t.numel() - 1; last > 0 && is_beyond(dtype, last))
     fail(ErrorId::value_range, at, {}, "iota", last, name(dtype));
-  return t.to(device);
+  return t.to(device, at);
 }
 
 Tensor Tensor::uniform(const Dims& shape, DType dtype, double low, double high, std::uint64_t seed,
@@ -166,7 +166,7 @@ Tensor Tensor::uniform(const Dims& shape, DType dtype, double low, double high, 
                     return low + (high - low) * unit(random_bits(seed, i));
                   }),
                   at)
-      .to(device);
+      .to(device, at);
 }
 
 Tensor Tensor::normal(const Dims& shape, DType dtype, double mean, double deviation,
@@ -180,7 +180,7 @@ Tensor Tensor::normal(const Dims& shape, DType dtype, double mean, double deviat
                                std::cos(2 * std::numbers::pi * unit(random_bits(seed, 2 * i + 1)));
                   }),
                   at)
-      .to(device);
+      .to(device, at);
 }
 
 Tensor Tensor::integers(const Dims& shape, DType dtype, std::int64_t low, std::int64_t high,
@@ -196,7 +196,7 @@ Tensor Tensor::integers(const Dims& shape, DType dtype, std::int64_t low, std::i
                                                      static_cast<std::uint64_t>(scaled));
                   }),
                   at)
-      .to(device);
+      .to(device, at);
 }
 
 Tensor Tensor::from_host(const void* values, std::size_t count, const Dims& shape, DType dtype,
@@ -207,20 +207,21 @@ Tensor Tensor::from_host(const void* values, std::size_t count, const Dims& shap
   if (static_cast<std::size_t>(view.numel()) != count)
     fail(ErrorId::value_count, at, {}, count, shape.str());
   Tensor t = empty(shape, dtype, device, at);
-  t.copy_from(view);
+  t.copy_from(view, at);
   return t;
 }
 
-void Tensor::fill(double value) const {
+void Tensor::fill(double value, Loc at) const {
   if (numel_ == 0) return;
   copy_from(
-      full(Dims::filled(shape_.size(), 1), value, dtype_, Device::cpu()).broadcast_to(shape_));
+      full(Dims::filled(shape_.size(), 1), value, dtype_, Device::cpu(), at).broadcast_to(shape_),
+      at);
 }
 
 Tensor Tensor::cast(DType dtype, Loc at) const {
   if (!defined_) fail(ErrorId::argument_undefined, at, {}, "the source of a cast");
   if (dtype == dtype_) return *this;
-  const Tensor source = to(Device::cpu()).contiguous();
+  const Tensor source = to(Device::cpu(), at).contiguous(at);
   const Tensor result = visit_dtype(dtype_, [&](auto type) {
     using T = typename decltype(type)::type;
     const auto* in = static_cast<const T*>(source.data());
@@ -228,7 +229,7 @@ Tensor Tensor::cast(DType dtype, Loc at) const {
                     each([in](std::uint64_t i) { return static_cast<Wide<T>>(in[i]); }), {});
   });
   return device_.on_host() ? borrow(result.data_, shape_, dtype, device_, {}, result.owner_)
-                           : result.to(device_);
+                           : result.to(device_, at);
 }
 
 std::vector<double> Tensor::to_doubles(Loc at) const {

@@ -1,7 +1,9 @@
 #pragma once
 #include <memory>
+#include <source_location>
 
 #include "tegula/device.h"
+#include "tegula/location.h"
 
 namespace tegula {
 
@@ -16,10 +18,11 @@ class Stream {
 
   /// Wraps a CUstream (or cudaStream_t) that the caller keeps alive, e.g. PyTorch's current
   /// stream.
-  static Stream wrap(void* cu_stream, Device device = Device::cuda(0));
+  static Stream wrap(void* cu_stream, Device device = Device::cuda(0),
+                     Loc at = std::source_location::current());
   /// Creates a queue that does not wait for the legacy stream; it is destroyed with the last copy
   /// of the Stream.
-  static Stream create(Device device);
+  static Stream create(Device device, Loc at = std::source_location::current());
 
   Device device() const { return device_; }
   /// Returns the CUstream, or null for the default queue and on the host.
@@ -27,7 +30,7 @@ class Stream {
 
   /// Waits until everything queued so far is done. Throws DeviceError if work failed, or while
   /// capturing.
-  void synchronize() const;
+  void synchronize(Loc at = std::source_location::current()) const;
   /// Returns true while the queue records a CUDA graph instead of running. The graph then owns the
   /// scratch memory and counters of its kernels: it may be replayed on any queue, but two instances
   /// of one graph, or two clones as child graphs, must not run at once.

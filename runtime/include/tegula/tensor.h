@@ -24,8 +24,9 @@ class Dims {
   static constexpr int kMaxRank = 8;
 
   constexpr Dims() = default;
-  constexpr Dims(std::initializer_list<std::int64_t> values) {
-    if (values.size() > kMaxRank) too_many(values.size());
+  constexpr Dims(std::initializer_list<std::int64_t> values,
+                 std::source_location at = std::source_location::current()) {
+    if (values.size() > kMaxRank) too_many(values.size(), at);
     for (std::int64_t v : values) values_[size_++] = v;
   }
   explicit constexpr Dims(std::span<const std::int64_t> values) {
@@ -62,7 +63,7 @@ class Dims {
   }
 
  private:
-  [[noreturn]] static void too_many(std::size_t count);
+  [[noreturn]] static void too_many(std::size_t count, Loc at = {});
   std::array<std::int64_t, kMaxRank> values_{};
   std::size_t size_ = 0;
 };
@@ -190,12 +191,12 @@ class Tensor {
 
   /// Returns the same elements on another device (this tensor itself if it is there already). Waits
   /// for the copy.
-  Tensor to(Device device, const Stream& stream) const;
-  Tensor to(Device device) const;
+  Tensor to(Device device, const Stream& stream, Loc at = std::source_location::current()) const;
+  Tensor to(Device device, Loc at = std::source_location::current()) const;
   /// Returns a row-major copy, or this tensor itself if it is row-major.
-  Tensor contiguous() const;
+  Tensor contiguous(Loc at = std::source_location::current()) const;
   /// Returns a row-major copy in new memory.
-  Tensor clone() const;
+  Tensor clone(Loc at = std::source_location::current()) const;
   /// Returns a copy with another element type, as kernels cast: integers wrap, floats round to
   /// nearest even, or towards zero to an integer type, which saturates and gives 0 for NaN. Throws
   /// CompileError (T0703), as `to_doubles` does, if the tensor is undefined.
@@ -205,13 +206,13 @@ class Tensor {
                  Loc at = std::source_location::current()) const;
   void copy_from(const Tensor& source, Loc at = std::source_location::current()) const;
   /// Sets every element to `value`.
-  void fill(double value) const;
+  void fill(double value, Loc at = std::source_location::current()) const;
 
   /// Returns the elements in row-major order. Throws CompileError unless `T` is the element type.
   template <Element T>
   std::vector<T> to_vector(Loc at = std::source_location::current()) const {
     require_type(dtype_of<T>, at);
-    const Tensor host = to(Device::cpu()).contiguous();
+    const Tensor host = to(Device::cpu(), at).contiguous(at);
     const auto* first = static_cast<const T*>(host.data());
     return std::vector<T>(first, first + host.numel());
   }

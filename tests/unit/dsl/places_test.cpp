@@ -2,6 +2,11 @@
 // composed of others record the caller's line.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <functional>
+#include <string_view>
+#include <vector>
+
 #include "run_on_host.h"
 #include "tegula/called_from.h"
 #include "tegula/look_back.h"
@@ -99,6 +104,60 @@ TEST(Places, StepsByZeroAreTheLoops) {
     EXPECT_EQ(y.to_doubles()[0], 12);
     k(y, 9);
     EXPECT_EQ(y.to_doubles()[0], 0);
+  }
+}
+
+/// Calls outside of kernels, on a machine without a GPU.
+TEST(Places, ErrorsOfTensorsStreamsAndEvents) {
+  if (Device::cuda_count() > 0) GTEST_SKIP() << "there is a GPU";
+  const Device gpu = Device::cuda(), cpu = Device::cpu();
+  const Tensor host = Tensor::zeros({8}, DType::f32, cpu);
+  std::array<float, 16> memory{};
+  const Tensor x = Tensor::borrow(memory.data(), {8}, DType::f32, gpu),
+               y = Tensor::borrow(memory.data() + 8, {8}, DType::f32, gpu);
+  const auto copy = kernel("copy", [](In<f32, 1> x, Out<f32, 1> y) {
+    for (auto i : grid(y, 8)) y(i) = x(i);
+  });
+  constexpr unsigned kCopy = __LINE__ - 3;
+  struct Case {
+    unsigned line;
+    std::function<void()> call;
+  };
+  const std::vector<Case> cases{
+      {__LINE__, [&] { Tensor::zeros({8}, DType::f32, gpu); }},
+      {__LINE__, [&] { Tensor::full({8}, 1, DType::f32, gpu); }},
+      {__LINE__, [&] { Tensor::iota({8}, DType::f32, gpu); }},
+      {__LINE__, [&] { Tensor::normal({8}, DType::f32, 0, 1, 1, gpu); }},
+      {__LINE__, [&] { Tensor::from(std::vector<float>{1}, gpu); }},
+      {__LINE__, [&] { host.to(gpu); }},
+      {__LINE__, [&] { x.to(cpu); }},
+      {__LINE__, [&] { x.clone(); }},
+      {__LINE__, [&] { x.fill(1); }},
+      {__LINE__, [&] { x.cast(DType::bf16); }},
+      {__LINE__, [&] { x.to_vector<float>(); }},
+      {__LINE__, [&] { x.to_doubles(); }},
+      {__LINE__, [&] { x.copy_from(host); }},
+      {__LINE__, [&] { Stream::create(gpu); }},
+      {__LINE__, [&] { Stream(gpu).synchronize(); }},
+      {__LINE__, [&] { Stream::wrap(memory.data(), cpu); }},
+      {__LINE__, [&] { Event event(gpu); }},
+      {kCopy, [&] { copy(x, y); }},
+      {__LINE__, [&] { Tensor::zeros({1, 1, 1, 1, 1, 1, 1, 1, 1}, DType::f32, cpu); }},
+  };
+  for (const Case& one : cases) {
+    const auto expect_line = [&](const Diagnostic& d) {
+      EXPECT_TRUE(d.loc.known() && std::string_view(d.loc.file).ends_with("places_test.cpp"))
+          << one.line << ": " << d.str();
+      EXPECT_EQ(d.loc.line, one.line) << d.str();
+    };
+    try {
+      one.call();
+      ADD_FAILURE() << one.line;
+    } catch (const CompileError& e) {
+      expect_line(e.diagnostic());
+    } catch (const DeviceError& e) {
+      expect_line(e.diagnostic());
+    }
   }
 }
 
