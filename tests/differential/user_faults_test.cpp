@@ -1,6 +1,6 @@
 // Mistakes of a kernel's author that gave wrong values, and correct programs close to them: tables
-// that are shorter than the positions that index them, loops that wait by plain loads, and stores
-// of several values to one element.
+// that are shorter than the positions that index them, loops that wait by plain loads, stores of
+// several values to one element, and epilogues whose inputs are too short.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +9,7 @@
 
 #include "support/env.h"
 #include "tegula/kernels/attention.h"
+#include "tegula/kernels/fused_matmul.h"
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
 
@@ -273,6 +274,20 @@ TEST_P(UserFaults, StoresToOverlappingElements) {
     for (auto [i, j] : grid(z, 16, 16)) atomic_add(z(i, j), x(i, j));
   });
   EXPECT_EQ(code_of([&] { adds(x, strided({16, 16}, {0, 1})); }), "");
+}
+
+/// The columns beyond the bias are absent from the result.
+TEST_P(UserFaults, ABiasThatIsTooShort) {
+  const auto dense = fused_matmul<bf16, bf16>([](Tile acc, Index /*m*/, Index n, In<bf16, 1> bias) {
+    return acc + expand(cast<f32>(bias(n)), 0);
+  });
+  const Tensor x = Tensor::zeros({64, 64}, DType::bf16, device()), y = x.clone();
+  const auto code_for = [&](std::int64_t columns) {
+    const Tensor bias = Tensor::zeros({columns}, DType::bf16, device());
+    return code_of([&] { dense(Stream(device()), x, x, y, bias); });
+  };
+  EXPECT_EQ(code_for(50), "T1306");
+  EXPECT_EQ(code_for(64), "");
 }
 
 }  // namespace
