@@ -172,7 +172,7 @@ Step control_role(Warp& w, const Instr& i) {
 
 Step control_exit(Warp& w, const Instr&) {
   w.done = true;
-  if (w.cta.cluster.size() > 1) w.cta.cluster.settle();
+  if (w.cta.cluster.size() > 1) w.cta.cluster.complete_if_all_arrived();
   return Step::Jumped;
 }
 

@@ -361,8 +361,7 @@ void eval_StoreView(Program& p, OpId id) {
   const Box box = make_box(p, id);
   if (p.attrs(id).find(AttrName::kind) != nullptr)
     return for_each_stored(
-        p, id, box,
-        [&](const MemoryRegion& region, std::size_t, std::byte* address, Cell value) {
+        p, id, box, [&](const MemoryRegion& region, std::size_t, std::byte* address, Cell value) {
           combine_at(p, id, region, address, value);
         });
   const bool may_repeat = may_overlap(box);

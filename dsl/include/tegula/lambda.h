@@ -35,11 +35,12 @@ class Lambda<R(P...)> : public std::function<R(P...)> {
  public:
   Lambda() = default;
   Lambda(std::nullptr_t) {}  // NOLINT: implicit
-  template <class Fn>
+  /// `kFits` is a parameter, so that generic lambdas are instantiated in the function that defines
+  /// them: otherwise GCC warns of unused variables that only they use.
+  template <class Fn, bool kFits = std::is_invocable_r_v<R, std::decay_t<Fn>&, P...>>
     requires(!std::is_same_v<std::remove_cvref_t<Fn>, Lambda> &&
              !std::is_same_v<std::remove_cvref_t<Fn>, std::nullptr_t>)
   Lambda(Fn&& fn) {  // NOLINT: implicit
-    constexpr bool kFits = std::is_invocable_r_v<R, std::decay_t<Fn>&, P...>;
     static_assert(kFits,
                   "tegula: the lambda does not fit here: a Lambda<R(P..)> is initialized by one "
                   "that takes the parameters P and returns an R");

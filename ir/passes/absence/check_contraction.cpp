@@ -69,14 +69,14 @@ class ContractionCheck {
     const auto is_visible_at = [&](OpId op) {
       return std::ranges::all_of(needed, [&](Value v) { return k_.is_visible_from(v, op); });
     };
-    OpId at = is_step ? loop : dot;
-    if (!is_visible_at(at)) return;
-    for (OpId outer = k_[k_[at].parent].owner;
+    OpId place = is_step ? loop : dot;
+    if (!is_visible_at(place)) return;
+    for (OpId outer = k_[k_[place].parent].owner;
          outer && k_[outer].opcode == Opcode::For && is_visible_at(outer);
-         outer = k_[k_[at].parent].owner)
-      at = outer;
-    if (!is_step && is_inside_loop(at)) return;  // a check in a loop would change its schedule
-    Builder b(k_, at);
+         outer = k_[k_[place].parent].owner)
+      place = outer;
+    if (!is_step && is_inside_loop(place)) return;  // a check in a loop would change its schedule
+    Builder b(k_, place);
     b.loc = k_[dot].loc;
     Value first, runs;
     if (!is_step) {
