@@ -49,7 +49,7 @@ def main():
             assert rc == 1 and "ir/analysis/planted.cpp:" in out and "switch over ops" in out, (where, rc, out)
         planted.unlink()
         (root / "ir/passes/helper_of_a_pass.cpp").write_text("")
-        assert check(root)[1].startswith("ir/passes/helper_of_a_pass.cpp is no pass"), check(root)
+        assert check(root)[1].startswith("ir/passes/helper_of_a_pass.cpp is not a pass"), check(root)
         (root / "ir/passes/helper_of_a_pass.cpp").unlink()
         (root / "ir/passes/make_persistent.cpp").unlink()
         assert "make_persistent has no file" in check(root)[1], check(root)

@@ -221,8 +221,8 @@ TEST_F(DriverCalls, Paged) {
       };
     };
   };
-  expect("decoding", "launch 2, capture 1, id 1; maps 4", of(1));
-  expect("several queries", "launch 2, capture 1, id 1; maps 4", of(4));
+  expect("decoding", "launch 2; maps 4", of(1));
+  expect("several queries", "launch 2; maps 4", of(4));
   expect("scheduled decoding", "launch 3, capture 1, id 1; maps 4", of(1, true));
   expect("scheduled queries", "launch 3, capture 1, id 1; maps 4", of(4, true));
   expect("mixed", "launch 2, capture 1, id 1; maps 5", of(200));

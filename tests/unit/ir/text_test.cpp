@@ -105,7 +105,7 @@ TEST(Text, RejectsInvalidText) {
             std::string::npos);
   EXPECT_NE(first_error("kernel @k tile target(sm_90a) cluster(0) (%t: tile<4xf32>) { %s = "
                         "cluster_reduce_scatter %t [axis = 0] : tile<4xf32> }")
-                .find("a cluster of 0 programs"),
+                .find("a cluster cannot have 0 programs"),
             std::string::npos);
 }
 
