@@ -9,6 +9,7 @@
 
 #include "tegula/kernels/call_place.h"
 #include "tegula/kernels/copy.h"
+#include "tegula/kernels/epilogue_check.h"
 #include "tegula/kernels/matmul_kernels.h"
 #include "tegula/trailing_params.h"
 
@@ -51,30 +52,6 @@ MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
 /// that TMA or tensor cores cannot read are repacked, except 16-bit ones that take a direct path.
 RepackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options,
                                OperandPath path = OperandPath::tma);
-
-/// Returns true if the lambda can be an epilogue; otherwise states what is wrong with it.
-template <class Fn>
-consteval bool check_epilogue() {
-  if constexpr (!requires { tegula::detail::run_end<Tile>(&Fn::operator(), 0); }) {
-    static_assert(tegula::detail::kNever<Fn>,
-                  "tegula: an epilogue is a lambda with explicit parameter types instead of auto, "
-                  "and not mutable: [](Tile acc, Index m, Index n, ..) { return ..; }");
-    return false;
-  } else {
-    constexpr int kTiles = tegula::detail::run_end<Tile>(&Fn::operator(), 0),
-                  kIndices = tegula::detail::run_end<Index>(&Fn::operator(), kTiles) - kTiles;
-    constexpr bool kReturns =
-        std::is_convertible_v<tegula::detail::ResultOf<decltype(&Fn::operator())>, Arg>;
-    static_assert(kTiles == 1 || kTiles == 2,
-                  "tegula: an epilogue begins with one accumulator, or two if it is gated: "
-                  "[](Tile acc, Index m, Index n, ..) { return ..; }");
-    static_assert(kTiles == 0 || kIndices == 2 || kIndices == 3,
-                  "tegula: the accumulators of an epilogue are followed by Index m and Index n, or "
-                  "by Index b, Index m and Index n");
-    static_assert(kReturns, "tegula: an epilogue returns the tile to store");
-    return (kTiles == 1 || kTiles == 2) && (kIndices == 2 || kIndices == 3) && kReturns;
-  }
-}
 
 }  // namespace detail
 
