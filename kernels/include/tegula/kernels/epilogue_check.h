@@ -4,7 +4,7 @@
 #include "tegula/trailing_params.h"
 #include "tegula/value.h"
 
-/// What a lambda must be to serve as the epilogue of a GEMM.
+/// Requirements of a lambda that is the epilogue of a GEMM.
 namespace tegula::kernels::detail {
 
 /// Returns true if the lambda can be an epilogue; otherwise states what is wrong with it.
