@@ -72,16 +72,11 @@ class Writer {
 
   void write(const Tile& least, const Tile& at_once) const {
     const Tile total = sum_of([](const Requests& r) { return r.blocks; });
-    // The parts of one wave may be up to 10 % larger than the average of all SMs: by as little as
-    // makes them fit.
-    const Tile average = cdiv(total, at_once);
-    Tile each = max(least, cdiv(total, items_ - requests_));
-    for (const Tile& most : {average + total / (at_once * 10) + 1, average + total / (at_once * 20),
-                             average + total / (at_once * 50), average}) {
-      const Tile of_wave = max(least, most);
-      const Tile count = sum_of([&](const Requests& r) { return parts_of(r, of_wave); });
-      each = where(count <= at_once, of_wave, each);
-    }
+    // The parts of one wave may be 10 % larger than the average of all SMs.
+    const Tile of_wave = max(least, total / at_once + total / (at_once * 10) + 1),
+               of_several = max(least, cdiv(total, items_ - requests_)),
+               count = sum_of([&](const Requests& r) { return parts_of(r, of_wave); }),
+               each = where(count <= at_once, of_wave, of_several);
     const Tile of_classes = sum_of([&](const Requests& r) { return parts_by_class(r, each); });
     Tile begins = cumsum(of_classes, 0) - of_classes, slot = full<i32>(0);
     for_all([&](const Requests& r) {
