@@ -44,8 +44,8 @@ struct BackwardTiles {
   bool tma_aux_loads = false;
   bool heads_last = false;  ///< AttentionBackwardConfig
   bool of_queries = false;
-  /// Whether each packed sequence has columns of lists, as the caller's lists do, instead of a
-  /// group_window. Blocks that the sequence does not have are masked.
+  /// True if each packed sequence has its own columns of lists, as in the caller's lists; false:
+  /// sequences share columns by group_window. Blocks that the sequence lacks are masked.
   bool lists_by_sequence = false;
   friend auto operator<=>(const BackwardTiles&, const BackwardTiles&) = default;
 };

@@ -254,8 +254,8 @@ TEST_P(MulticastSegments, StatedFacts) {
   expect_equal(C, want);
 }
 
-/// Effects that are none of the tile's rows happen once per tile, and not for numbers without one;
-/// in front of a mainloop, and after it.
+/// Effects outside the tile's rows happen once per tile, before and after a mainloop, and do not
+/// happen for numbers without a tile.
 TEST_P(Segments, OtherEffects) {
   const auto counted =
       kernel("counted", [](In<bf16, 2> A, In<bf16, 2> B, In<i32, 1> offsets, InOut<i32, 2> tiles,
