@@ -167,6 +167,7 @@ std::optional<PageBoxes> page_boxes(const Kernel& k, const OpData& load) {
   const Type tile = k.type(load.results[0]);
   const BoxAccess a = access_of(k, load);
   if (tile.rank() != 2 || a.gathered_dim() != 0 || a.has_limits()) return std::nullopt;
+  if (!load.attrs.s(AttrName::cache).empty()) return std::nullopt;  // TMA has no cache operators
   const ViewFacts& facts = k.type(a.view).view_facts();
   IndexTiles tiles(k);
   PageBoxes boxes;

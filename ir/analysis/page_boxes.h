@@ -17,7 +17,8 @@ struct PageBoxes {
 };
 
 /// Returns the boxes of a load_view along the first dimension of its tile, or nothing if its index
-/// tiles are not known to have this form.
+/// tiles are not known to have this form, or if threads must load it because it names a cache
+/// operator.
 std::optional<PageBoxes> page_boxes(const Kernel& k, const OpData& load);
 
 }  // namespace tegula::ir

@@ -50,6 +50,9 @@ class ForwardTileProgram {
                                      : padded_head_dim(x.V.static_dim(3)))),
         tiles_{tiles.block_q, tiles.block_kv},
         keys_in_m_(tiles.keys_in_m),
+        // If two CTAs share an SM all the time, one copies while the other one computes. That is
+        // faster than TMA.
+        copies_by_threads_(paged.work && tiles.paired_stages > 0),
         programs_(tiles.cluster_ctas),
         group_(x.Q.dim(1) / x.K.dim(1)) {
     x.K.static_dim(3), x.O.static_dim(3);  // static: no guards where nothing is absent
@@ -242,7 +245,8 @@ class ForwardTileProgram {
 
   /// Returns the rows of request b in a cache.
   auto cached(const In<T, 4>& cache, const Index& b, const Tile& length) const {
-    return paged(cache, paged_.table, b.first(), length, {.page = 0, .row = 2});
+    const Hints hints{.cache = copies_by_threads_ ? Cache::cg : Cache::normal};
+    return paged(cache.with(hints), paged_.table, b.first(), length, {.page = 0, .row = 2});
   }
 
   Tile keys(const In<T, 4>& of, const TileResult& s, const Index& b, const Index& h, const Index& n,
@@ -483,7 +487,7 @@ class ForwardTileProgram {
   Tile scale_, factor_;
   Index d_, dv_;
   AttentionTileShape tiles_;
-  bool keys_in_m_;
+  bool keys_in_m_, copies_by_threads_;
   int programs_;  ///< CTAs of the cluster that shares a tile
   Tile group_;
 };

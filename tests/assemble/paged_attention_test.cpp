@@ -66,7 +66,8 @@ TEST_F(Assembled, PagedAttentionByWorkListOfWideHeads) {
     expect_without_spills(traced_paged({"attention"}, 16, 256, 2, 1, 128, keys_in_m).front());
 }
 
-/// Two CTAs share an SM, also if TMA copies the keys, unless heads are wide.
+/// Two CTAs share an SM, also if TMA copies the keys, unless heads are wide. By work list their
+/// threads copy.
 TEST_F(Assembled, PagedAttentionWithKeysInM) {
   for (const std::int64_t dim : {64, 80, 128, 192, 256})
     for (const std::int64_t rows : {2, 48})
@@ -79,9 +80,12 @@ TEST_F(Assembled, PagedAttentionWithKeysInM) {
           const ir::Plan plan = expect_clean(kernels.front(), "sm_90a", true, backend);
           EXPECT_EQ(plan.num_warps, 4);
           EXPECT_EQ(plan.min_ctas_per_sm, dim > 128 ? 1 : 2);
+          EXPECT_EQ(plan.producer_warps > 0, rows == 48 && dim > 128);
         }
         expect_clean(kernels.front(), "sm_80", false);
       }
+  const auto undivided = traced_paged({"attention"}, 48, 128, 2, 1);
+  EXPECT_GT(expect_clean(undivided.front(), "sm_90a", true).producer_warps, 0);
 }
 
 /// The producer holds eight entries of the page table for a block of 128 keys.

@@ -5,7 +5,7 @@
 /// Eviction Priority Hints").
 namespace tegula {
 
-/// Cache operator: the caches that keep the line.
+/// Cache operator: the caches that keep the line. With one, threads load paged rows: TMA has none.
 enum class Cache : std::uint8_t {
   normal,  ///< the instruction's default
   ca,      ///< loads: all levels
