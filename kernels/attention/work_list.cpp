@@ -71,10 +71,13 @@ class Writer {
         first_blocks_(blocks_of_(slice(0, kRequests))) {}
 
   void write(const Tile& least, const Tile& at_once) const {
-    const Tile total = sum_of([](const Requests& r) { return r.blocks; });
-    // The parts of one wave may be 10 % larger than the average of all SMs.
+    const Tile total = sum_of([](const Requests& r) { return r.blocks; }),
+               longest = this->longest();
+    // The parts of one wave may be 10 % larger than the average of all SMs. In several waves, no
+    // request is divided if none has more than 5 / 4 of a part.
     const Tile of_wave = max(least, total / at_once + total / (at_once * 10) + 1),
-               of_several = max(least, cdiv(total, items_ - requests_)),
+               of_waves = max(least, cdiv(total, items_ - requests_)),
+               of_several = where(longest <= of_waves * 5 / 4, max(of_waves, longest), of_waves),
                count = sum_of([&](const Requests& r) { return parts_of(r, of_wave); }),
                each = where(count <= at_once, of_wave, of_several);
     const Tile of_classes = sum_of([&](const Requests& r) { return parts_by_class(r, each); });
@@ -113,6 +116,14 @@ class Writer {
     for (auto b : steps(kRequests, requests_, kRequests))
       total = total + sum(of({cast<i32>(b.first()) + arange(kRequests), blocks_of_(b)}), axis(0));
     return total;
+  }
+
+  /// Returns the largest number of blocks of a request.
+  Tile longest() const {
+    Tile most = max(first_blocks_, axis(0));
+    for (auto b : steps(kRequests, requests_, kRequests))
+      most = max(most, max(blocks_of_(b), axis(0)));
+    return most;
   }
 
   /// Returns the number of parts of at most `each` blocks.

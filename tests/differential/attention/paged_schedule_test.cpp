@@ -1,8 +1,10 @@
 // Decoding from pages by work lists: programs process parts of a request's keys, which are
 // combined in a fixed order, against attention in f64.
 #include <functional>
+#include <numeric>
 #include <thread>
 
+#include "tegula/device_profile.h"
 #include "tegula/kernels/masks.h"
 #include "tests/differential/attention/paged_tensors.h"
 
@@ -64,6 +66,29 @@ TEST_P(PagedSchedule, LongRequestsAreDivided) {
   EXPECT_EQ(parts[0], 1);
   run_by_list(attention, p);
   p.expect(host_causal());
+}
+
+/// At 7 / 8 of two waves, the parts would be a little smaller than the requests.
+TEST_P(PagedSchedule, EqualRequestsStayWholeInTwoWaves) {
+  const Device device = GetParam();
+  constexpr i32 kKeys = 704, kRowsOfPage = 64;
+  for (const int eighths : {7, 5}) {
+    const auto n = static_cast<i32>(eighths * num_sms(device) / 4);
+    std::vector<i32> offsets(static_cast<std::size_t>(n) + 1);
+    std::iota(offsets.begin(), offsets.end(), 0);
+    const auto zeros = [&](const Dims& shape, DType type) {
+      return Tensor::zeros(shape, type, device);
+    };
+    const Tensor pages = zeros({1, kRowsOfPage, 2, 64}, DType::bf16),
+                 list = zeros({schedule_words(n, device)}, DType::i32);
+    Attention({.mask = masks::causal()})
+        .schedule(Stream(device), zeros({n, 4, 64}, DType::bf16),
+                  {pages, pages, zeros({n, kKeys / kRowsOfPage}, DType::i32)},
+                  {Tensor::from(offsets, device), Tensor::full({n}, kKeys, DType::i32, device), 1},
+                  list);
+    const auto words = list.to_doubles();
+    EXPECT_EQ(words[2], eighths == 7 ? 1 : 2) << "parts of the first entry's request, of " << n;
+  }
 }
 
 /// Requests that share pages, and requests without keys or queries.
