@@ -44,6 +44,7 @@ void add_matmul_cases(std::vector<Case>& list);
 void add_tuned_cases(std::vector<Case>& list);
 void add_moe_cases(std::vector<Case>& list);
 void add_grouped_cases(std::vector<Case>& list);
+void add_serving_cases(std::vector<Case>& list);
 const std::vector<Case>& cases();
 const Case& find_case(std::string_view name);
 
@@ -61,6 +62,9 @@ extern "C" {
 /// tegula_bench_error().
 int tegula_bench_run(const char* name, void* const* dlpack, int count, void* stream, double number);
 const char* tegula_bench_error();
+/// Returns the elements of a work list for a step of that many requests on GPU 0, or -1 with the
+/// text in tegula_bench_error().
+int64_t tegula_bench_schedule_words(int64_t requests);
 /// Runs a case within tune(): the decisions of its library calls are measured on these tensors, and
 /// the winners are used from then on. `is_full` selects the budget, `any_bits` is
 /// TuneOptions::may_change_bits. Returns a line of JSON per decision, valid until the next call on

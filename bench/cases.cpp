@@ -20,6 +20,7 @@
 #include "tegula/device_profile.h"
 #include "tegula/error.h"
 #include "tegula/kernels/attention.h"
+#include "tegula/kernels/kv_cache.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/matmul.h"
 #include "tegula/kernels/vector_add.h"
@@ -118,6 +119,7 @@ std::vector<Case> make_cases() {
   add_tuned_cases(list);
   add_moe_cases(list);
   add_grouped_cases(list);
+  add_serving_cases(list);
   add_choices(list);
   list.push_back({"g0_gemm", [](const Stream& s, Tensors t, double) {
                     static const HandWrittenGemm gemm;
@@ -284,6 +286,13 @@ int tegula_bench_pairs(const char* name, void* const* dlpack, int count, double 
 }
 
 const char* tegula_bench_error() { return bench::last_error.c_str(); }
+
+int64_t tegula_bench_schedule_words(int64_t requests) {
+  std::int64_t words = -1;
+  bench::status_of(
+      [&] { words = tegula::kernels::schedule_words(requests, tegula::Device::cuda()); });
+  return words;
+}
 
 const char* tegula_bench_compile(int repeats) {
   std::string& text = bench::last_text;
