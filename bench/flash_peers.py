@@ -19,7 +19,7 @@ def found(*names):
     for name in names:
         try:
             return importlib.import_module(name)
-        except ImportError:
+        except Exception:  # a package of another version raises errors of any type
             continue
     return None
 

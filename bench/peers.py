@@ -31,6 +31,7 @@ import grouped_suites
 import matmul_suites
 import moe_suites
 import row_suites
+import serving_suites
 import triton_suites
 import untuned_suites
 
@@ -81,6 +82,19 @@ class Tegula:
         if text is None:
             raise RuntimeError(self.lib.tegula_bench_error().decode())
         return [json.loads(line) for line in text.decode().splitlines()]
+
+    def schedule_words(self, requests):
+        """Returns the elements of a work list for paged attention on GPU 0."""
+        words = self.lib.tegula_bench_schedule_words
+        words.argtypes, words.restype = [ctypes.c_int64], ctypes.c_int64
+        found = words(requests)
+        if found < 0:
+            raise RuntimeError(self.lib.tegula_bench_error().decode())
+        return found
+
+    def run_once(self, case, tensors, number=0.0):
+        """Runs a case that prepares another one; bench/compare.py, which replaces `caller`, does not measure it."""
+        Tegula.caller(self, case, tensors, number)()
 
     def caller(self, case, tensors, number=0.0):
         """Returns a function without arguments that runs the case on the current stream."""
@@ -242,7 +256,7 @@ def attention_shapes(t):
         yield "attention_shapes", what, functools.partial(attention, t, "attention_causal" if causal else "attention_full", causal, 4, h, 4096, d, kv_heads, dtype)
 
 
-SUITES = [vector_add, *row_suites.SUITES, *device_suites.SUITES, attentions, attention_shapes, *attention_suites.SUITES, *backward_suites.SUITES, *matmul_suites.SUITES, *moe_suites.SUITES, *grouped_suites.SUITES, *triton_suites.SUITES, *untuned_suites.SUITES]
+SUITES = [vector_add, *row_suites.SUITES, *device_suites.SUITES, attentions, attention_shapes, *attention_suites.SUITES, *backward_suites.SUITES, *matmul_suites.SUITES, *moe_suites.SUITES, *grouped_suites.SUITES, *serving_suites.SUITES, *triton_suites.SUITES, *untuned_suites.SUITES]
 
 
 def that_work(peers):
