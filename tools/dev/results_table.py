@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes docs/results.md (every case, every suite) and the README's summary (one row per workload) from bench/results/*.jsonl: the
-newest row of each suite, case and back end. --check compares only."""
+"""Writes docs/results.md (every case, every suite), the README's summary (one row per workload) and the section of docs/serving.md from
+bench/results/*.jsonl: the newest row of each suite, case and back end. --check compares only."""
 import json
 import math
 import pathlib
@@ -31,6 +31,7 @@ WORKLOADS = [
     ("attention, masks as lambdas", ["mask_causal", "mask_document", "mask_prefix", "mask_table", "mask_table_layers", "mask_window"], "FlexAttention (FLASH)"),
     ("attention, scores as lambdas", ["score_alibi", "score_distances", "score_softcap", "score_t5"], "FlexAttention (FLASH; T5: Triton)"),
     ("attention, decoding", ["attention_decode"], "cuDNN"),
+    ("attention, decoding from pages", ["paged_decode"], "FlashInfer, cuDNN, FlashAttention-3"),
     ("attention backward", ["attention_backward_causal", "attention_backward_full"], "cuDNN, FlashAttention-4"),
     ("attention backward, masks, scores", ["attention_backward_masks"], "FlexAttention (FLASH)"),
     ("experts bf16, 128 .. 16384 tokens", ["moe"], "torch grouped_mm, compiled"),
@@ -50,6 +51,7 @@ WORKLOADS = [
     ("Triton's tutorials", [f"triton_{suite}" for *_, suites in triton_page.TUTORIALS for suite in suites], "Triton"),
 ]
 UNMEASURED = {"flex_flash": "FlexAttention's faster FLASH back end (its Triton back end was)", "flash3": "FlashAttention-3", "flash4": "FlashAttention-4"}
+SERVING_PEERS = {"flashinfer": "FlashInfer", "flashinfer_xqa": "FlashInfer XQA", "cudnn_paged": "cuDNN, pages", "cudnn": "cuDNN", "flash2": "FlashAttention-2", "flash3": "FlashAttention-3"}
 NOT_PEERS = ("ours_plain", "ours_first", "ours_tuned", "bf16", "copy", "dense", "cublas_gemms")  # variants of the library, and bounds for different work
 
 
@@ -204,17 +206,51 @@ def summary(found):
            f"| workload | cases | rate | fastest peer | {' | '.join(names)} |", "|---|---|---|---|" + "---|" * len(names)]
     for title, suites, peer in WORKLOADS:
         cards = [of_workload(rows, suites) for rows in found.values()]
+        if not any(cases for cases, *_ in cards):
+            continue
         out.append(f"| {title} | {cards[-1][0]} | {cards[-1][1]} | {peer} | {' | '.join(ratio for *_, ratio in cards)} |")
     return "\n".join(out) + "\n"
 
 
+def times_before_the_call(rows):
+    """Returns the times of what is prepared once per step, as far as they were measured."""
+    sentences = []
+    for key, text in (("schedule_us", "Writing the work list takes {} us on the device"), ("flashinfer_plan_us", "FlashInfer's plan takes {} us on the host")):
+        values = [r[key] for r in rows if key in r]
+        if values:
+            sentences.append(text.format(span(values, 0)))
+    return ", ".join(sentences) + "." if sentences else ""
+
+
+def serving(found):
+    """Returns the tables of decoding from pages by LLVM, one per GPU on which it was measured; empty without one."""
+    out = []
+    for device, all_rows in found.items():
+        rows = [r for r in all_rows if r["suite"] in ("paged_decode", "kv_append") and r["backend"] == "llvm"]
+        peers = [name for name in SERVING_PEERS if any(name in ratios(r) for r in rows)]
+        if not rows:
+            continue
+        out += ["", wrapped(
+            f"**Measured on {device}.** Steps of one query per request, and `append`; cold L2, medians. GB/s count the keys and values that are read, or read and stored. Columns of "
+            f"peers are their time / ours; above 1 we are faster. Work lists, plans and tables are prepared before the timed call. {times_before_the_call(rows)} "
+            "FlashAttention and cuDNN without pages read contiguous keys. Values, clocks and commits: [results](results.md)."), "",
+            table_row("step", "us", "GB/s", *(SERVING_PEERS[name] for name in peers)), "|" + "---|" * (3 + len(peers))]
+        for r in rows:
+            case = f"append, {r['case']}" if r["suite"] == "kv_append" else r["case"]
+            out.append(table_row(case, f"{1000 * r['ms']:.1f}", f"{r['gbs']:.0f}", *(f"{ratios(r)[name]:.2f}" if name in ratios(r) else "-" for name in peers)))
+    return "\n".join(out[1:] + [""]) if out else ""
+
+
+def with_block(path, content):
+    """Returns the text of a page with its generated block replaced."""
+    before, rest = path.read_text().split(BEGIN)
+    return before + BEGIN + "\n" + content + END + rest.split(END)[1]
+
+
 def main():
     found = rows_by_device()
-    readme, page = ROOT / "README.md", ROOT / "docs/results.md"
-    text = readme.read_text()
-    before, rest = text.split(BEGIN)
-    after = rest.split(END)[1]
-    wanted = {readme: before + BEGIN + "\n" + summary(found) + END + after, page: head() + "".join(outside_the_table(rows) + every_case(device, rows) + by_suite(rows) + of_masks(rows) + of_errors(rows) for device, rows in found.items())}
+    readme, page, serving_page = (ROOT / path for path in ("README.md", "docs/results.md", "docs/serving.md"))
+    wanted = {readme: with_block(readme, summary(found)), serving_page: with_block(serving_page, serving(found)), page: head() + "".join(outside_the_table(rows) + every_case(device, rows) + by_suite(rows) + of_masks(rows) + of_errors(rows) for device, rows in found.items())}
     if "--check" in sys.argv:
         stale = [path.name for path, content in wanted.items() if not path.exists() or path.read_text() != content]
         sys.exit(f"{', '.join(stale)}: results are not those of bench/results; run tools/dev/results_table.py" if stale else 0)
