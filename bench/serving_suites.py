@@ -127,8 +127,10 @@ def with_correct_values(step, want):
 
 
 def device_us(run, calls=20):
+    """Returns the mean device time of consecutive calls. The device first waits until the host has launched all of them."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     run()
+    torch.cuda._sleep(4_000_000)
     begin.record()
     for _ in range(calls):
         run()
