@@ -1,7 +1,9 @@
 // Steps of a few queries per request over a paged cache, and over contiguous keys if all requests
 // have the same number of keys, on GPU 0: time per call with and without a work list, compared with
 // reading the same bytes, and the time of writing the list. With the argument `both`, steps of one
-// query per request are also timed with rows in M.
+// query per request are also timed with rows in M. With the argument `varlen`, keys are packed
+// sequences instead: time per call with tiles of one head, and with packed heads whose keys are
+// divided, are not divided, or as the call decides.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -140,6 +142,35 @@ void report(const Stream& stream, const Rows& all, const Step& step, std::int64_
   }
 }
 
+/// Reports a step by `varlen`.
+void report_packed(const Stream& stream, const Rows& all, const Step& step) {
+  const Device gpu = stream.device();
+  std::vector<i32> q_starts{0}, kv_starts{0};
+  for (const i32 n : step.lengths) {
+    q_starts.push_back(q_starts.back() + step.queries);
+    kv_starts.push_back(kv_starts.back() + n);
+  }
+  const std::int64_t keys = kv_starts.back();
+  const Tensor Q = Tensor::normal({q_starts.back(), kHeads, kDim}, DType::bf16, 0, 1, 2, gpu),
+               O = Q.clone(), K = all.k.slice(0, 0, keys), V = all.v.slice(0, 0, keys);
+  const CuSeqlens lengths{Tensor::from(q_starts, gpu), Tensor::from(kv_starts, gpu), step.queries};
+  const AttentionSpec spec{.mask = masks::causal(), .align_bottom_right = true};
+  const double floor = us_of_reading(stream, all, keys);
+  std::string text = fmt::format("{:<24} read {:7.1f} us", step.name, floor);
+  for (const auto& [name, schedule] :
+       std::initializer_list<std::pair<const char*, AttentionSchedule>>{
+           {"heads apart", {.pack_gqa = false}},
+           {"divided", {.split_kv = 2}},
+           {"undivided", {.split_kv = 1}},
+           {"chosen", {}}}) {
+    const Attention attention(spec, schedule);
+    const double us = us_of(stream, [&] { attention.varlen(stream, Q, K, V, O, lengths); });
+    text += fmt::format(", {} {:7.1f} us ({:.2f})", name, us, us / floor);
+  }
+  std::puts(text.c_str());
+  std::fflush(stdout);
+}
+
 std::vector<i32> ragged(bool is_uniform) {
   std::mt19937 random(3);
   std::vector<i32> lengths;
@@ -158,7 +189,8 @@ int main(int argc, char** argv) {
   using Lengths = std::vector<i32>;
   const auto stream = tegula::Stream::create(tegula::Device::cuda());
   const auto all = tegula::bench::random_rows(stream.device());
-  const bool both = argc > 1 && std::string_view(argv[1]) == "both";
+  const std::string_view option = argc > 1 ? argv[1] : "";
+  const bool both = option == "both";
   const Lengths long_ones(16, 32768);
   Lengths one_long(256, 100);
   one_long.front() = 1 << 20;
@@ -176,6 +208,10 @@ int main(int argc, char** argv) {
                                        {"16 of 32k, 16 queries", long_ones, 16},
                                        {"16 of 32k, trees of 16", long_ones, 16, true}};
   for (const auto& step : steps) {
+    if (option == "varlen") {
+      if (!step.has_trees) tegula::bench::report_packed(stream, all, step);
+      continue;
+    }
     if (both && step.queries > 1) continue;
     const bool is_even =
         std::ranges::all_of(step.lengths, [&](i32 n) { return n == step.lengths.front(); });

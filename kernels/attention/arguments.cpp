@@ -115,6 +115,14 @@ void check_extras(const AttentionExtras& x, const Dims& rows, std::int64_t heads
   check_extra({"sinks", x.sinks}, DType::f32, {heads});
 }
 
+/// Returns whether the heads of a group are rows of a tile together with up to `longest` queries:
+/// by default, if there is one query or if the rows `are_few`.
+bool packs_queries(std::int64_t longest, bool are_few, const Tensor& K, const Tensor& V,
+                   std::optional<bool> wanted) {
+  const bool may_pack = longest <= 1 || can_gather_queries(K.size(3), V.size(3));
+  return may_pack && wanted.value_or(longest <= 1 || are_few);
+}
+
 /// Returns a view of the elements with other extents and strides, valid during a call: the caller's
 /// tensor keeps the memory alive.
 Tensor with_strides(const Tensor& t, const Dims& shape, const Dims& strides) {
@@ -228,9 +236,8 @@ AttentionCall paged_call(const Tensor& Q, const KvCache& cache, const Tensor& O,
                                                batch.max_seqlen_q, Q.size(0)),
                      room = (cache.table.defined() ? cache.table.size(1) : 1) * K.size(2);
   check_extras(extras, {Q.size(0), Q.size(1)}, Q.size(1));
-  const bool may_pack = longest <= 1 || can_gather_queries(K.size(3), V.size(3)),
-             are_few = longest <= 1 || longest * (Q.size(1) / kv_heads) <= kSmallQBlock,
-             packs = may_pack && pack_gqa.value_or(are_few);
+  const bool packs =
+      packs_queries(longest, longest * (Q.size(1) / kv_heads) <= kSmallQBlock, K, V, pack_gqa);
   const auto rows = [&](const Tensor& t) { return packs ? as_groups(t, kv_heads) : as_batch(t); };
   return {rows(Q),
           K,
@@ -275,6 +282,19 @@ AttentionCall with_packed_gqa(AttentionCall call, std::optional<bool> wanted) {
           {},
           true,
           static_cast<std::int32_t>(length)};
+}
+
+AttentionCall with_packed_queries(AttentionCall call, std::optional<bool> wanted) {
+  const std::int64_t kv_heads = call.K.size(1), group = call.Q.size(1) / kv_heads,
+                     longest = call.lengths.max_seqlen_q,
+                     most = group > 1 ? kSmallQBlock : kMostRowsInN;
+  // A bound of 0 promises no queries, and costs nothing unpacked.
+  if (longest == 0 || !packs_queries(longest, longest * group <= most, call.K, call.V, wanted))
+    return call;
+  for (Tensor* t : {&call.Q, &call.O, &call.extras.lse, &call.extras.row_max})
+    if (t->defined()) *t = as_groups(t->select(0, 0).transpose(0, 1), kv_heads);
+  call.pack_gqa = true;
+  return call;
 }
 
 }  // namespace tegula::kernels

@@ -15,17 +15,23 @@ struct AttentionCall {
   bool pack_gqa = false;
   std::int32_t seqlen_q = 0;  ///< queries per packed head, or of the longest sequence
   /// K and V are pages [pages, heads, rows, dim]; `lengths` has offsets of queries and, undefined,
-  /// those of keys. With `pack_gqa`, Q is [queries, kv heads, heads per kv head, dim].
+  /// those of keys.
   bool is_paged = false;
   std::int64_t max_seqlen_kv = 0;  ///< rows per request that a paged cache has room for
   bool is_scheduled = false;       ///< has a work list
   bool has_table = false;          ///< pages are named by a table; else a request has one page
 
+  /// Returns true if rows are pairs of a query of a request, or of a packed sequence, and a head of
+  /// a group: Q is [queries, kv heads, heads per kv head, dim].
+  bool packs_queries() const { return pack_gqa && lengths.q.defined(); }
   /// Returns a bound of the number of rows of a head of O; of packed heads, those of one request.
-  std::int64_t rows() const { return is_paged && pack_gqa ? Q.size(2) * seqlen_q : Q.size(2); }
+  std::int64_t rows() const { return packs_queries() ? Q.size(2) * seqlen_q : Q.size(2); }
   /// Returns a bound of the number of keys per sequence.
   std::int64_t seqlen_kv() const { return is_paged ? max_seqlen_kv : K.size(2); }
 };
+
+/// Largest number of rows in N of the products of a tile (AttentionHeuristics::rows_in_n).
+inline constexpr int kMostRowsInN = 32;
 
 /// Checks tensors [batch, heads, length, dim] and returns the call.
 AttentionCall dense_call(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O,
@@ -56,6 +62,12 @@ Tensor as_batch(const Tensor& t);
 /// Returns a view of [batch, heads, length, ..] as [batch, kv_heads, group * length, ..], or
 /// nothing if the rows of a group's heads are not evenly spaced.
 std::optional<Tensor> grouped(const Tensor& t, std::int64_t kv_heads);
+
+/// Returns the call of packed sequences with the heads of each group as rows, or unchanged.
+/// `wanted` is the caller's choice; by default, heads are packed if sequences have at most one
+/// query, if their rows fit in N of the products, or if several heads share keys and their rows fit
+/// in a tile of kSmallQBlock rows. Large head dims as in paged_call.
+AttentionCall with_packed_queries(AttentionCall call, std::optional<bool> wanted);
 
 /// Returns the value of a mask. Rejects floats: such a mask is probably meant to be added to
 /// scores, as 0 and -inf, whose truth values are inverted.

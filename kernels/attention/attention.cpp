@@ -193,8 +193,8 @@ AttentionSlots slots_of(PlanBuilder& plan, const AttentionCall& c) {
   const auto by_query_head = [&](Argument a) {
     const std::int64_t heads = c.K.size(1);
     if (c.pack_gqa)
-      return viewed(a, [heads, is_paged = c.is_paged](const Tensor& t) {
-        return is_paged ? as_groups(t, heads) : *grouped(t, heads);
+      return viewed(a, [heads, by_query = c.packs_queries()](const Tensor& t) {
+        return by_query ? as_groups(t, heads) : *grouped(t, heads);
       });
     return c.lengths.q.defined() ? viewed(a, as_batch) : plan.argument(a);
   };
@@ -308,8 +308,12 @@ struct Attention::Kernels {
   }
   void write_work(PlanBuilder& plan, const AttentionCall& call, const WorkExtents& extents,
                   PlanSlot list) const {
-    work_lists.write(plan, plan.argument(kCuQ), plan.argument(kKvLengths), call.max_seqlen_kv,
-                     heuristics->config(call).block_kv, extents.at_once, list);
+    const WorkListForm form{.block_kv = heuristics->config(call).block_kv,
+                            .has_kv_offsets = !call.is_paged,
+                            .queries_are_last = call.is_paged || spec().align_bottom_right};
+    work_lists.write(plan, form, plan.argument(kCuQ),
+                     plan.argument(call.is_paged ? kKvLengths : kCuKv), call.seqlen_kv(),
+                     extents.at_once, list);
   }
 
   void build_dense(PlanBuilder& plan, AttentionCall call) const {
@@ -321,14 +325,17 @@ struct Attention::Kernels {
   void build_varlen(PlanBuilder& plan, const AttentionCall& call) const {
     if (call.lengths.q.size(0) <= 1 || call.Q.size(2) == 0) return;
     tables.add_checks(plan, call, plan.argument(kCuQ), plan.argument(kCuKv));
-    build(plan, call);
+    build(plan, with_packed_queries(call, heuristics->packs_sequences()));
   }
   void build(PlanBuilder& plan, const AttentionCall& call) const {
     const float scale = spec().scale.value_or(1.0f / std::sqrt(static_cast<float>(call.Q.size(3))));
     AttentionSlots slots = slots_of(plan, call);
     if (const auto work = heuristics->listed_work(call)) {
-      slots.work = work_of(plan, *work);
-      if (call.Q.device().on_host())
+      slots.work = call.is_paged ? work_of(plan, *work)
+                                 : plan.scratch({work->items, WorkItem::kWords}, DType::i32);
+      if (!call.is_paged)
+        write_work(plan, call, *work, slots.work);
+      else if (call.Q.device().on_host())
         list_check.add(plan, slots.work, call.lengths.q.size(0) - 1, *work);
     }
     const SplitKv splits = heuristics->split_kv(call);

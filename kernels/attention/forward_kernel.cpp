@@ -108,7 +108,7 @@ class ForwardTileProgram {
     const Tile heads = x_.O.dim(1), tiles = cdiv(packed_rows(), tiles_.block_q);
     for (auto [i, h, t] : grid({paged_.work->dim(0), heads, tiles}, 1, 1, 1)) {
       const WorkItem item = WorkItem::of(*paged_.work, i);
-      assume(item.request >= 0), assume(item.request < paged_.kv_lengths->dim(0));
+      assume(item.request >= 0), assume(item.request < requests());
       const Index b(item.request, 1), m = slice(t.first() * tiles_.block_q, tiles_.block_q);
       const TileResult part = attend_tile(b, h, m, {}, KvPart{item.part, item.parts});
       if_(item.parts == 1 && item.part == 0, [&] { store(part, h, m); });
@@ -232,7 +232,15 @@ class ForwardTileProgram {
     return GridSpace({rows_.cu_q->dim(0) - 1, x_.O.dim(1), rows});
   }
 
-  /// Returns the largest number of rows per request and kv head in a paged call with packed heads.
+  /// Returns the number of requests or of packed sequences.
+  Tile requests() const {
+    return paged_.kv_lengths ? paged_.kv_lengths->dim(0) : rows_.cu_q->dim(0) - 1;
+  }
+
+  /// Returns true if rows are pairs of a query and a head (SequenceRange::by_head).
+  bool packs_queries() const { return rows_.cu_q && rows_.pack_gqa; }
+
+  /// Returns the largest number of rows per request and kv head of packed queries.
   Tile packed_rows() const { return x_.O.dim(2) * rows_.seqlen_q; }
 
   /// Returns the number of rows of the longest sequence.
@@ -252,42 +260,43 @@ class ForwardTileProgram {
   Tile keys(const In<T, 4>& of, const TileResult& s, const Index& b, const Index& h, const Index& n,
             const Index& columns) const {
     const Index kv = s.sequence.keys(n);
-    if (s.sequence.by_head) {
-      assume(h < of.dim(1));
-      return cached(of, b, s.sequence.seqlen_kv)(h, kv, columns);
-    }
-    const Tile head = h / group_;
+    const bool has_kv_head = s.sequence.by_head.has_value();
+    if (has_kv_head) assume(h < of.dim(1));
+    const Subscript head = has_kv_head ? Subscript(h) : Subscript(h / group_);
     if (paged_.kv_lengths) return cached(of, b, s.sequence.seqlen_kv)(head, kv, columns);
     return of(s.sequence.entry, head, kv, columns);
   }
 
   SequenceRange sequence_of(const Index& b) const {
-    if (paged_.kv_lengths) {
-      const Tile length = cached(x_.K, b, fill_absent((*paged_.kv_lengths)(b), 0)).length();
-      const SequenceRange request = SequenceRange::request(*rows_.cu_q, length, b);
-      if (!rows_.pack_gqa) return request;
-      const bool is_one_query = !keys_in_m_ && !can_gather_queries(d_.block(), dv_.block());
-      return request.with_heads_as_rows(x_.Q.dim(2), rows_.seqlen_q, is_one_query);
-    }
-    return rows_.cu_q ? SequenceRange::packed(*rows_.cu_q, *rows_.cu_kv, b)
-                      : SequenceRange{b, x_.K.dim(2)};
+    if (!rows_.cu_q) return SequenceRange{b, x_.K.dim(2)};
+    const SequenceRange sequence =
+        paged_.kv_lengths ? request_of(b) : SequenceRange::packed(*rows_.cu_q, *rows_.cu_kv, b);
+    if (!rows_.pack_gqa) return sequence;
+    const bool is_one_query = !keys_in_m_ && !can_gather_queries(d_.block(), dv_.block());
+    return sequence.with_heads_as_rows(x_.Q.dim(2), rows_.seqlen_q, is_one_query);
+  }
+
+  SequenceRange request_of(const Index& b) const {
+    const Tile length = cached(x_.K, b, fill_absent((*paged_.kv_lengths)(b), 0)).length();
+    return SequenceRange::request(*rows_.cu_q, length, b);
   }
 
   QueryRows rows_of(const SequenceRange& sequence, const Index& h, const Index& m) const {
-    if (sequence.by_head)
-      return QueryRows::of_queries(h, m, *sequence.by_head)
-          .shifted(sequence.seqlen_kv - sequence.by_head->queries);
-    const Tile length = x_.Q.dim(2),
-               queries = rows_.pack_gqa ? rows_.seqlen_q : sequence.seqlen_q(length);
-    const QueryRows rows = rows_.pack_gqa ? QueryRows::of_group(h, m, length, queries)
-                                          : QueryRows::of_head(h, m, queries);
+    const Tile length = x_.Q.dim(2);
+    const bool is_group = rows_.pack_gqa && !sequence.by_head;
+    const Tile queries = is_group ? rows_.seqlen_q : sequence.seqlen_q(length);
+    const QueryRows rows = sequence.by_head ? QueryRows::of_queries(h, m, *sequence.by_head)
+                           : is_group       ? QueryRows::of_group(h, m, length, queries)
+                                            : QueryRows::of_head(h, m, queries);
     if (!spec_.align_bottom_right && !paged_.kv_lengths) return rows;
     return rows.shifted(sequence.seqlen_kv - queries);
   }
 
   /// Returns a position in a request as the i32 that it is: in large caches subscripts are i64, but
   /// ranges of keys are derived from masks of i32 only.
-  Tile position(const Tile& p) const { return paged_.kv_lengths ? cast<i32>(p) : p; }
+  Tile position(const Tile& p) const {
+    return paged_.kv_lengths || packs_queries() ? cast<i32>(p) : p;
+  }
 
   KvBlockIterator kv_blocks_of(const TileResult& s, const Index& b, const Index& h, const Index& m,
                                const std::optional<Tile>& is_wanted,

@@ -19,8 +19,8 @@ struct ForwardTensors {
 };
 
 /// Meaning of the rows. With `pack_gqa` a tile holds rows of all heads of a group, seqlen_q per
-/// head or, of a paged call, at most seqlen_q. With tables of cumulative lengths there are several
-/// sequences of at most seqlen_q queries.
+/// head. With tables of cumulative lengths there are several sequences of at most seqlen_q queries;
+/// with `pack_gqa`, each query is then an entry of Q, whose rows are the heads of a group.
 struct ForwardRows {
   bool pack_gqa;
   bool no_keys;  ///< the call has no keys
@@ -29,12 +29,12 @@ struct ForwardRows {
 };
 
 /// The requests of a paged call. Keys and values are [pages, heads, rows, dim]; `cu_q` has the
-/// offsets of the queries, and with `pack_gqa` each query is an entry of Q, whose rows are the
-/// heads of a group.
+/// offsets of the queries.
 struct PagedRows {
   std::optional<In<i32, 1>> kv_lengths;
   std::optional<In<i32, 2>> table;
-  std::optional<In<i32, 2>> work;  ///< one program per entry (WorkItem) and tile
+  /// One program per entry (WorkItem) and tile; also for packed queries of sequences.
+  std::optional<In<i32, 2>> work;
 };
 
 /// Tensors for softmax only (AttentionExtras).

@@ -13,7 +13,7 @@ namespace {
 
 /// Rows of tiles with keys in M, and their keys: a multiple of 64. A product with 8 rows takes as
 /// long as one with 16, and its weights have no layout in shared memory that MMAs read.
-constexpr std::array kRowsInN{16, 32};
+constexpr std::array<int, 2> kRowsInN{16, kMostRowsInN};
 constexpr int kKeysInM = 64;
 
 /// Returns the number of sequences, at least 1.
@@ -81,9 +81,9 @@ bool AttentionHeuristics::has_boxes(const AttentionCall& c) const {
 
 AttentionProblem AttentionHeuristics::problem(const AttentionCall& c, bool splits_kv) const {
   AttentionProblem p{.queries = c.rows(), .keys = c.seqlen_kv()};
+  if (c.packs_queries() && !c.is_paged) p.keys = ceil_div(p.keys, sequences(c));
   if (spec.align_bottom_right) p.first_query = std::max<std::int64_t>(p.keys - p.queries, 0);
-  const bool has_entries = !c.is_paged || !c.pack_gqa;
-  p.matrices = (has_entries ? c.Q.size(0) : sequences(c)) * c.Q.size(1);
+  p.matrices = (c.packs_queries() ? sequences(c) : c.Q.size(0)) * c.Q.size(1);
   p.is_varlen = c.lengths.q.defined() && !c.pack_gqa;
   p.sequences = p.is_varlen ? sequences(c) : 1;
   if (c.is_paged) p.keys *= p.sequences;
@@ -136,7 +136,7 @@ SplitKv AttentionHeuristics::split_kv(const AttentionCall& c) const {
 }
 
 std::optional<int> AttentionHeuristics::rows_in_n(const AttentionCall& c) const {
-  const bool is_possible = schedule.keys_in_m.value_or(true) && c.is_paged && c.pack_gqa &&
+  const bool is_possible = schedule.keys_in_m.value_or(true) && c.packs_queries() &&
                            !given_tiles() && spec.weighting == AttentionNormalization::softmax;
   if (!is_possible || c.rows() > kRowsInN.back()) return std::nullopt;
   return *std::ranges::lower_bound(kRowsInN, c.rows());
@@ -153,18 +153,37 @@ int AttentionHeuristics::paired_stages(const AttentionCall& c) const {
 }
 
 bool AttentionHeuristics::gathers_rows(const AttentionCall& c) const {
-  return c.is_paged && c.pack_gqa && (rows_in_n(c) || can_gather_queries(c.Q.size(3), c.V.size(3)));
+  return c.packs_queries() && (rows_in_n(c) || can_gather_queries(c.Q.size(3), c.V.size(3)));
+}
+
+std::optional<bool> AttentionHeuristics::packs_sequences() const {
+  const bool is_possible = spec.weighting == AttentionNormalization::softmax && !given_tiles() &&
+                           !traversal.uses_block_list();
+  return is_possible ? schedule.pack_gqa : false;
+}
+
+/// The host knows the mean number of keys of packed sequences only. It is assumed that they are
+/// uneven, so that division saves the time in which a program reads the mean; the list is written
+/// in an additional launch (docs/experiments/2026-11-29-paged-decoding.md).
+bool AttentionHeuristics::division_pays(const AttentionCall& c) const {
+  constexpr double kListUs = 4, kFactor = 2;
+  if (schedule.split_kv) return *schedule.split_kv > 1;
+  const AttentionRates& rates = device_profile(c.Q.device()).attention;
+  const auto bytes = static_cast<double>(size_bytes(c.K.dtype()) * (c.K.size(3) + c.V.size(3))),
+             keys = static_cast<double>(c.K.size(2)) / static_cast<double>(sequences(c));
+  return keys * bytes >= kFactor * (kListUs + rates.exchange_us) * rates.cta_bytes_per_us;
 }
 
 std::optional<WorkExtents> AttentionHeuristics::listed_work(const AttentionCall& c) const {
-  if (!c.is_scheduled || !c.pack_gqa || given_tiles() ||
-      spec.weighting != AttentionNormalization::softmax || schedule.split_kv == 1)
+  if (!c.packs_queries() || given_tiles() || spec.weighting != AttentionNormalization::softmax ||
+      schedule.split_kv == 1 || !(c.is_paged ? c.is_scheduled : division_pays(c)))
     return std::nullopt;
   const AttentionConfig chosen = config(c);
   const std::int64_t tiles = c.K.size(1) * ceil_div<std::int64_t>(c.rows(), chosen.block_q);
   // Two CTAs share an SM if threads copy all operands: while one computes, the other one copies.
-  // TMA copies boxes of the pages of a table only.
-  const bool has_boxes = c.has_table && rows_of_page_boxes(c.K.size(2), chosen.block_kv) > 1,
+  // TMA copies boxes of packed sequences, and of the pages of a table.
+  const bool has_boxes = !c.is_paged ||
+                         (c.has_table && rows_of_page_boxes(c.K.size(2), chosen.block_kv) > 1),
              copies = gathers_rows(c) && has_wgmma(c.Q.device()) && !has_boxes,
              are_paired = rows_in_n(c) ? paired_stages(c) > 0 : copies;
   return work_extents(c.lengths.q.size(0) - 1, tiles, num_sms(c.Q.device()) * (are_paired ? 2 : 1));

@@ -29,17 +29,19 @@ struct AttentionHeuristics {
   /// Returns the split-KV of a tile of kSmallQBlock queries: more than one program if there are
   /// many keys, and too few tiles to occupy all SMs.
   SplitKv split_kv(const AttentionCall& c) const;
-  /// Returns the extents of the work list of a paged call with a list and packed heads, or nothing
-  /// if the call does not use it, as with a split_kv of 1.
+  /// Returns whether `varlen` packs the heads of a group, or nothing to pack them if rows are few.
+  std::optional<bool> packs_sequences() const;
+  /// Returns the extents of the work list of a call with packed heads, or nothing if the call does
+  /// not use one, as with a split_kv of 1. Paged calls use the caller's list, `varlen` its own.
   std::optional<WorkExtents> listed_work(const AttentionCall& c) const;
   /// Returns the rows of a tile of a call whose products have keys in M, or nothing if rows are in
-  /// M: paged softmax of so few rows per request that M would be mostly padding.
+  /// M: softmax of so few rows per request or packed sequence that M would be mostly padding.
   std::optional<int> rows_in_n(const AttentionCall& c) const;
   /// Returns the stages of each of two CTAs per SM of a call whose keys are in M, or 0 if an SM has
   /// room for one CTA.
   int paired_stages(const AttentionCall& c) const;
-  /// Returns true if threads load the rows of the queries of a paged call one by one. Its tiles
-  /// have kSmallQBlock rows, however many a request has, or rows_in_n.
+  /// Returns true if threads load the rows of packed queries one by one. Tiles have kSmallQBlock
+  /// rows, however many a request has, or rows_in_n.
   bool gathers_rows(const AttentionCall& c) const;
   /// Returns the problem that the choice of tiles depends on, with or without split-KV.
   AttentionProblem problem(const AttentionCall& c, bool splits_kv = false) const;
@@ -79,6 +81,7 @@ struct AttentionHeuristics {
   AskedFor speculation(const AttentionCall& c) const;
   bool speculation_pays(const AttentionCall& c) const;
   bool has_boxes(const AttentionCall& c) const;
+  bool division_pays(const AttentionCall& c) const;
 };
 
 }  // namespace tegula::kernels

@@ -41,6 +41,7 @@ SequenceRange SequenceRange::with_heads_as_rows(const Tile& group, const Tile& m
           .seqlen_kv = seqlen_kv,
           .q_first = full<i32>(0),
           .q_end = by_head.count(),
+          .kv_first = kv_first,
           .by_head = by_head};
 }
 

@@ -43,8 +43,8 @@ struct SequenceRange {
   /// Returns request b of a step: its queries are delimited by entries b and b + 1 of the offsets.
   static SequenceRange request(const In<i32, 1>& q_offsets, const Tile& seqlen_kv, const Tile& b);
 
-  /// Returns the same request, of at most `max_seqlen_q` queries, with the `group` heads of each
-  /// query as its rows.
+  /// Returns the same request or sequence, of at most `max_seqlen_q` queries, with the `group`
+  /// heads of each query as its rows.
   SequenceRange with_heads_as_rows(const Tile& group, const Tile& max_seqlen_q,
                                    bool is_one_query) const;
 

@@ -25,14 +25,19 @@ constexpr int kClasses = 4;
 
 /// Returns the number of kv blocks that the queries of each request visit; 0 for requests without
 /// queries. Ranges that depend on memory are treated as all keys.
-Tile blocks_of(const KvTraversal& traversal, const In<i32, 1>& q_offsets,
-               const In<i32, 1>& kv_lengths, const Tile& room, const Index& b, int block) {
-  const Tile length = min(max(0, fill_absent(kv_lengths(b), 0)), room), last = length - 1,
-             queries = fill_absent(q_offsets(b.shifted(1)), 0) - fill_absent(q_offsets(b), 0);
-  const QueryRows rows{last, last, max(0, length - queries), last, last};
+Tile blocks_of(const KvTraversal& traversal, const WorkListForm& form, const In<i32, 1>& q_offsets,
+               const In<i32, 1>& kv, const Tile& room, const Index& b) {
+  const auto count = [&](const In<i32, 1>& offsets) {
+    return fill_absent(offsets(b.shifted(1)), 0) - fill_absent(offsets(b), 0);
+  };
+  const Tile keys = form.has_kv_offsets ? count(kv) : fill_absent(kv(b), 0),
+             length = min(max(0, keys), room), queries = count(q_offsets),
+             last = (form.queries_are_last ? length : queries) - 1,
+             first = form.queries_are_last ? max(0, length - queries) : zeros<i32>(kRequests);
+  const QueryRows rows{last, last, first, last, last};
   const Tile blocks = traversal.is_data_dependent()
-                          ? cdiv(length, block)
-                          : traversal.kv_blocks(rows, length, block).count();
+                          ? cdiv(length, form.block_kv)
+                          : traversal.kv_blocks(rows, length, form.block_kv).count();
   return where(queries > 0, blocks, 0);
 }
 
@@ -60,13 +65,13 @@ namespace {
 /// Writes one list. Requests are processed in tiles, of which the first stays in registers.
 class Writer {
  public:
-  Writer(const KvTraversal& traversal, const In<i32, 1>& q_offsets, const In<i32, 1>& kv_lengths,
-         const Tile& room, const Out<i32, 2>& list, int block_kv)
-      : blocks_of_([&, room, block_kv](const Index& b) {
-          return blocks_of(traversal, q_offsets, kv_lengths, room, b, block_kv);
+  Writer(const KvTraversal& traversal, const WorkListForm& form, const In<i32, 1>& q_offsets,
+         const In<i32, 1>& kv, const Tile& room, const Out<i32, 2>& list)
+      : blocks_of_([&, room](const Index& b) {
+          return blocks_of(traversal, form, q_offsets, kv, room, b);
         }),
         list_(list),
-        requests_(kv_lengths.dim(0)),
+        requests_(form.has_kv_offsets ? kv.dim(0) - 1 : kv.dim(0)),
         items_(cast<i32>(list.dim(0))),
         first_blocks_(blocks_of_(slice(0, kRequests))) {}
 
@@ -163,29 +168,28 @@ class Writer {
 
 }  // namespace
 
-WorkLists::Kernel WorkLists::kernel_of(int block_kv) const {
+WorkLists::Kernel WorkLists::kernel_of(const WorkListForm& form) const {
   const auto make = [&] {
     return kernel("attention_schedule",
-                  [traversal = &traversal_, block_kv](In<i32, 1> q_offsets, In<i32, 1> kv_lengths,
-                                                      Scalar<i32> room, Scalar<i32> least,
-                                                      Scalar<i32> at_once, Out<i32, 2> list) {
-                    q_offsets.do_not_specialize(0), kv_lengths.do_not_specialize(0),
+                  [traversal = &traversal_, form](In<i32, 1> q_offsets, In<i32, 1> kv,
+                                                  Scalar<i32> room, Scalar<i32> least,
+                                                  Scalar<i32> at_once, Out<i32, 2> list) {
+                    q_offsets.do_not_specialize(0), kv.do_not_specialize(0),
                         list.do_not_specialize(0);
                     list.static_dim(1);
                     for ([[maybe_unused]] auto program : grid(GridSpace(Tile(1)), 1))
-                      Writer(*traversal, q_offsets, kv_lengths, room, list, block_kv)
-                          .write(least, at_once);
+                      Writer(*traversal, form, q_offsets, kv, room, list).write(least, at_once);
                   })
         .with_plan({.num_warps = 4});
   };
-  return Kernel(made_.of(block_kv, [&] { return make().shared_instance(); }));
+  return Kernel(made_.of(form, [&] { return make().shared_instance(); }));
 }
 
-void WorkLists::write(PlanBuilder& plan, PlanSlot q_offsets, PlanSlot kv_lengths, std::int64_t room,
-                      int block_kv, std::int64_t at_once, PlanSlot list) const {
+void WorkLists::write(PlanBuilder& plan, const WorkListForm& form, PlanSlot q_offsets, PlanSlot kv,
+                      std::int64_t room, std::int64_t at_once, PlanSlot list) const {
   constexpr std::int64_t kMost = std::numeric_limits<i32>::max();
-  plan.launch(kernel_of(block_kv), q_offsets, kv_lengths, static_cast<i32>(std::min(room, kMost)),
-              static_cast<i32>(ceil_div(kMinKeys, block_kv)), static_cast<i32>(at_once), list);
+  plan.launch(kernel_of(form), q_offsets, kv, static_cast<i32>(std::min(room, kMost)),
+              static_cast<i32>(ceil_div(kMinKeys, form.block_kv)), static_cast<i32>(at_once), list);
 }
 
 }  // namespace tegula::kernels

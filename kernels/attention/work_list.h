@@ -3,6 +3,7 @@
 // of each request into parts of about equal size, each with a program per tile; the last program
 // of a request to finish combines its parts in their order. Only the list depends on lengths: the
 // grid and the workspace depend on extents and the device.
+#include <compare>
 #include <cstdint>
 #include <optional>
 
@@ -34,24 +35,33 @@ struct WorkItem {
   Tile request, part, parts, slot;
 };
 
-/// Kernels that write work lists, one for each number of keys per block.
+/// How a kernel reads the work of requests.
+struct WorkListForm {
+  int block_kv;           ///< keys per block
+  bool has_kv_offsets;    ///< keys are given by offsets, as queries are, instead of their numbers
+  bool queries_are_last;  ///< queries are the last positions of their request, else the first ones
+
+  friend auto operator<=>(const WorkListForm&, const WorkListForm&) = default;
+};
+
+/// Kernels that write work lists, one for each form.
 class WorkLists {
  public:
   explicit WorkLists(const KvTraversal& traversal) : traversal_(traversal) {}
 
-  /// Writes `list` from offsets of queries and numbers of keys, of which there are at most `room`
-  /// per request. `at_once` as in WorkExtents.
-  void write(PlanBuilder& plan, PlanSlot q_offsets, PlanSlot kv_lengths, std::int64_t room,
-             int block_kv, std::int64_t at_once, PlanSlot list) const;
+  /// Writes `list` from offsets of queries and numbers of keys or offsets of them. A request has at
+  /// most `room` keys. `at_once` as in WorkExtents.
+  void write(PlanBuilder& plan, const WorkListForm& form, PlanSlot q_offsets, PlanSlot kv,
+             std::int64_t room, std::int64_t at_once, PlanSlot list) const;
 
  private:
   using Kernel =
       KernelOf<In<i32, 1>, In<i32, 1>, Scalar<i32>, Scalar<i32>, Scalar<i32>, Out<i32, 2>>;
 
-  Kernel kernel_of(int block_kv) const;
+  Kernel kernel_of(const WorkListForm& form) const;
 
   const KvTraversal& traversal_;
-  mutable tegula::detail::ConfiguredInstances<int> made_;
+  mutable tegula::detail::ConfiguredInstances<WorkListForm> made_;
 };
 
 }  // namespace tegula::kernels

@@ -85,6 +85,136 @@ TEST_P(AttentionOnGpu, HiddenValuesOfSequences) {
     }
 }
 
+/// Lengths of sequences with up to `queries` queries and any number of keys; some have no queries.
+Lengths few_queries(std::uint64_t seed, i32 queries, bool at_end) {
+  std::mt19937_64 random(seed);
+  Lengths l;
+  for (int b = 0; b < 12; ++b) {
+    const auto any = [&](i32 n) { return static_cast<i32>(random() % static_cast<unsigned>(n)); };
+    const i32 kv = b % 5 == 3 ? b % 2 : b == 7 ? 5000 : 1 + any(1500), q = 1 + any(queries);
+    l.kv.push_back(kv);
+    l.q.push_back(b % 4 == 2 ? 0 : at_end ? std::min(q, kv) : q);
+  }
+  return l;
+}
+
+HostAttention causal_at_end(const Lengths& l) {
+  HostAttention host;
+  host.mask = [l](int b, int, int q, int kv) {
+    const auto i = static_cast<std::size_t>(b);
+    return q + l.kv[i] - l.q[i] >= kv;
+  };
+  return host;
+}
+
+bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
+  return std::ranges::equal(
+      a, b, [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); });
+}
+
+/// Heads of a group are rows of one tile, and programs share the keys of long sequences; memory
+/// after the keys of a sequence is not finite. All calls give the same bits.
+TEST_P(AttentionOnGpu, FewQueriesOfSequences) {
+  for (const std::int64_t group : {1, 4, 5, 8, 71})
+    for (const auto& [dim, head_dim_v] : {std::pair{64, 64}, {128, 128}, {192, 128}, {256, 256}})
+      for (const int split_kv : {1, 2}) {
+        SCOPED_TRACE(testing::Message() << "group " << group << ", head dims " << dim << " and "
+                                        << head_dim_v << ", split_kv " << split_kv);
+        const i32 queries = dim == 256 || group == 71 ? 1 : group == 5 ? 3 : 4;
+        const bool at_end = group != 4;
+        const Lengths l = few_queries(static_cast<std::uint64_t>(group), queries, at_end);
+        const Packed p(l, 2 * group, 2, dim, head_dim_v, group == 5 ? DType::f16 : DType::bf16,
+                       Device::cuda(), 64);
+        p.spoil_unattended();
+        AttentionSpec spec;
+        if (at_end) spec = {.mask = masks::causal(), .align_bottom_right = true};
+        const Attention attention(spec, {.split_kv = split_kv});
+        p.run(attention);
+        p.expect(at_end ? causal_at_end(l) : HostAttention());
+        if (HasFatalFailure()) return;
+        const auto first = p.all.O.to_doubles();
+        for (int i = 0; i < 20; ++i) {
+          p.run(attention);
+          ASSERT_TRUE(same_bits(first, p.all.O.to_doubles())) << i;
+        }
+      }
+}
+
+/// A graph of one call serves other lengths and numbers of queries: grid and workspace depend on
+/// extents only.
+TEST_P(AttentionOnGpu, ReplaysOtherSequences) {
+  const Device gpu = Device::cuda();
+  const Stream stream = Stream::create(gpu);
+  const Attention attention({.mask = masks::causal(), .align_bottom_right = true}, {.split_kv = 2});
+  const auto rows = [&](std::int64_t count, std::int64_t heads) {
+    return Tensor::full({count, heads, 64}, NAN, DType::bf16, gpu);
+  };
+  const Tensor Q = rows(40, 8), O = rows(40, 8), K = rows(30000, 2), V = rows(30000, 2),
+               lse = Tensor::full({40, 8}, NAN, DType::f32, gpu),
+               max = Tensor::full({40, 8}, NAN, DType::f32, gpu);
+  const std::vector<i32> none(13, 0);
+  const CuSeqlens lengths{Tensor::from(none, gpu), Tensor::from(none, gpu), 3};
+  const auto launch = [&] { attention.varlen(stream, Q, K, V, O, lengths, {lse, max, {}}); };
+  launch();
+  stream.synchronize();
+  const RecordedGraph graph(stream, launch);
+  for (std::uint64_t seed = 1; seed < 8; ++seed) {
+    SCOPED_TRACE(seed);
+    const Lengths l = few_queries(seed, 3, true);
+    const Packed p(l, 8, 2, 64, 64, DType::bf16, gpu);
+    p.spoil_unattended();
+    const auto copy = [&](const Tensor& to, const Tensor& from) {
+      to.slice(0, 0, from.size(0)).copy_from(from, stream);
+    };
+    copy(Q, p.all.Q), copy(K, p.all.K), copy(V, p.all.V);
+    copy(lengths.q, p.lengths.q), copy(lengths.kv, p.lengths.kv);
+    graph.replay(stream);
+    stream.synchronize();
+    const std::int64_t used = p.q_starts.back();
+    p.all.O.slice(0, 0, used).copy_from(O.slice(0, 0, used));
+    p.all.Lse.slice(0, 0, used).copy_from(lse.slice(0, 0, used));
+    p.all.Max.slice(0, 0, used).copy_from(max.slice(0, 0, used));
+    p.expect(causal_at_end(l));
+    if (HasFatalFailure()) return;
+  }
+}
+
+/// The largest number of sequences, and keys of more than 2^31 elements.
+TEST_P(AttentionOnGpu, ManySequencesAndKeys) {
+  const Device gpu = Device::cuda();
+  const Attention packed({}, {.split_kv = 2}), apart({}, {.pack_gqa = false});
+  constexpr i32 kSequences = 1 << 16;
+  Lengths many;
+  for (i32 b = 0; b < kSequences; ++b) many.q.push_back(1), many.kv.push_back(b % 5);
+  many.kv[77] = 9000;
+  const Packed p(many, 8, 2, 64, 64, DType::bf16, gpu);
+  p.run(apart);
+  const auto want = p.all.O.to_doubles();
+  p.all.O.fill(NAN);
+  p.run(packed);
+  const auto got = p.all.O.to_doubles();
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    if (!std::isnan(want[i])) ASSERT_NEAR(got[i], want[i], 0.02 * (1 + std::abs(want[i]))) << i;
+  }
+
+  constexpr std::int64_t kKeys = (1 << 21) + 5000;
+  constexpr i32 kLast = 3000;
+  const Tensor K = Tensor::zeros({kKeys, 8, 128}, DType::bf16, gpu),
+               Q = Tensor::normal({1, 32, 128}, DType::bf16, 0, 1, 1, gpu), O = Q.clone(),
+               lse = Tensor::zeros({1, 32}, DType::f32, gpu),
+               own = K.slice(0, kKeys - kLast, kKeys);
+  own.copy_from(Tensor::normal({kLast, 8, 128}, DType::bf16, 0, 1, 2, gpu));
+  const auto numbers = [&](const std::vector<i32>& of) { return Tensor::from(of, gpu); };
+  packed.varlen(Stream(gpu), Q, K, K, O,
+                {numbers({0, 0, 1}), numbers({0, kKeys - kLast, kKeys}), 1}, {.lse = lse});
+  for (int h = 0; h < 32; ++h) {
+    const auto row = [&](const Tensor& t) { return t.select(1, h); };
+    expect_head(
+        {}, {row(Q), own.select(1, h / 4), own.select(1, h / 4), row(O), row(lse), Tensor()}, 1, h);
+    if (HasFatalFailure()) return;
+  }
+}
+
 /// Several clusters share the keys of a tile, on streams at once; a graph of a stream which
 /// has run nothing before replays there and, next to that stream's own calls, on another one. That
 /// they are several is looked for: of more heads one cluster would do for all.

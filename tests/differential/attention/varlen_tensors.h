@@ -42,6 +42,19 @@ struct Packed {
                l.q.empty() ? 0 : *std::ranges::max_element(l.q)};
   }
 
+  /// Overwrites keys and values of sequences without queries, and those after the last sequence.
+  void spoil_unattended() const {
+    std::vector<RowRange> hidden{{kv_starts.back(), static_cast<int>(all.K.size(0))}};
+    for (std::size_t b = 0; b + 1 < q_starts.size(); ++b)
+      if (q_starts[b] == q_starts[b + 1]) hidden.push_back({kv_starts[b], kv_starts[b + 1]});
+    spoil(all, hidden, 0);
+  }
+
+  void run(const Attention& attention, const Tensor& sinks = {}) const {
+    attention.varlen(Stream(all.Q.device()), all.Q, all.K, all.V, all.O, lengths,
+                     all.extras(sinks));
+  }
+
   void expect(const HostAttention& host) const {
     const std::int64_t heads = all.Q.size(1), group = heads / all.K.size(1);
     for (std::size_t b = 0; b + 1 < q_starts.size(); ++b)

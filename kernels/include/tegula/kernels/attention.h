@@ -103,10 +103,11 @@ struct AttentionSchedule {
   /// calls with given tiles evaluate no mask for a list. A few rows of packed heads keep their 64.
   std::optional<AttentionTileShape> tiles = {};
   /// Whether a query tile holds all heads of a GQA group, so that their keys are read once.
-  /// Default: on for up to 16 queries per head; in `paged`, for one query or up to 64 rows of a
-  /// group. Ignored in `varlen`, for several queries in `paged` with large head dims
-  /// (docs/serving.md), and in dense calls for groups of one head or rows of a group that are not
-  /// evenly spaced in memory.
+  /// Default: on for up to 16 queries per head; in `paged` and `varlen`, for one query or up to 64
+  /// rows of a group, but in `varlen` up to 32 if a group has one head. Ignored for several queries
+  /// in `paged` and `varlen` with large head dims (docs/serving.md), in `varlen` under block lists,
+  /// with `tiles` and with other normalizations than softmax, and in dense calls for groups of one
+  /// head or rows of a group that are not evenly spaced in memory.
   std::optional<bool> pack_gqa = {};
   /// Whether derived block lists order the query tiles by descending number of visited blocks, over
   /// all heads, which balances uneven work (`tegula mask --order`). Adds one small kernel. Default:
@@ -122,12 +123,15 @@ struct AttentionSchedule {
   /// rows (one head's queries, or those of its packed heads). Default: if there are many keys and
   /// few tiles, the number that a cost model predicts to be fastest. The programs form one cluster,
   /// or several of up to 8, and combine their softmaxes. Several are used only if the clusters of
-  /// all tiles are co-resident. Ignored with more queries, with `tiles`, in `varlen`, under block
-  /// lists, with other normalizations than softmax, and for other targets than sm_90a.
+  /// all tiles are co-resident. Ignored with more queries, with `tiles`, under block lists, with
+  /// other normalizations than softmax, and for other targets than sm_90a. Calls of packed heads in
+  /// `varlen` and `paged` divide keys by a work list instead: 1 turns it off, and any other number
+  /// turns it on in `varlen`. Default there: if sequences have many keys on average.
   std::optional<int> split_kv = {};
-  /// For measurements: whether `paged` calls of packed heads have the keys of a block in M of the
-  /// MMAs and the rows of a request in N. Default: if a request has at most 32 rows, which M would
-  /// pad to 64. More rows, `tiles` and other normalizations than softmax have rows in M.
+  /// For measurements: whether `paged` and `varlen` calls of packed heads have the keys of a block
+  /// in M of the MMAs and the rows of a request in N. Default: if a request has at most 32 rows,
+  /// which M would pad to 64. More rows, `tiles` and other normalizations than softmax have rows in
+  /// M.
   std::optional<bool> keys_in_m = {};
 };
 
@@ -241,9 +245,12 @@ class Attention {
   /// Sequences of different lengths: Q [total q, heads, head_dim], K [total kv, kv_heads,
   /// head_dim], V [total kv, kv_heads, head_dim_v], O [total q, heads, head_dim_v]; lse and row_max
   /// [total q, heads]. Mask and score receive the sequence's index as `b`, and positions in it.
-  /// `lengths.max_seqlen_q` may be any bound of the sequences' queries. Rows of O after the last
-  /// sequence are not written, and keys and values after it may have any contents. Lengths, their
-  /// number and max_seqlen_q may change without recompiling.
+  /// `lengths.max_seqlen_q` may be any bound of the sequences' queries (T1691 on `cpu` and `sim` if
+  /// a sequence of a call with packed heads has more). Rows of O after the last sequence are not
+  /// written, and keys and values after it may have any contents. Lengths, their number and
+  /// max_seqlen_q may change without recompiling, and a recorded graph may be replayed with other
+  /// lengths. With few queries per sequence, heads of a group share a tile (pack_gqa), and a list
+  /// that the call writes on the device divides the keys of long sequences (split_kv).
   void varlen(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
               const Tensor& O, const CuSeqlens& lengths, const AttentionExtras& extras = {},
               Loc at = std::source_location::current()) const;
