@@ -31,8 +31,8 @@ Tile blocks_of(const KvTraversal& traversal, const WorkListForm& form, const In<
     return fill_absent(offsets(b.shifted(1)), 0) - fill_absent(offsets(b), 0);
   };
   const Tile keys = form.has_kv_offsets ? count(kv) : fill_absent(kv(b), 0),
-             length = min(max(0, keys), room), queries = count(q_offsets),
-             last = (form.queries_are_last ? length : queries) - 1,
+             length = min(max(0, keys), room), last_key = length - 1, queries = count(q_offsets),
+             last = form.queries_are_last ? last_key : queries - 1,
              first = form.queries_are_last ? max(0, length - queries) : zeros<i32>(kRequests);
   const QueryRows rows{last, last, first, last, last};
   const Tile blocks = traversal.is_data_dependent()

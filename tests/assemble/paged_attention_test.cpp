@@ -88,35 +88,47 @@ TEST_F(Assembled, PagedAttentionWithKeysInM) {
   EXPECT_GT(expect_clean(undivided.front(), "sm_90a", true).producer_warps, 0);
 }
 
-/// Packed sequences with few queries: TMA copies keys, two CTAs share an SM unless heads are wide.
-/// The call writes the list of its work.
+/// Kernels of `varlen` with two packed sequences of `queries` queries each.
+std::vector<ir::Kernel> traced_varlen(const std::vector<std::string>& names, std::int64_t dim,
+                                      std::int64_t head_dim_v, std::int64_t queries,
+                                      const AttentionSchedule& schedule,
+                                      const Mask& mask = masks::causal()) {
+  const Attention attention({.mask = mask, .align_bottom_right = true}, schedule);
+  const Tensor Q = host({2 * queries, 8, dim}), O = host({2 * queries, 8, head_dim_v}),
+               K = host({3000, 2, dim}), V = host({3000, 2, head_dim_v}),
+               starts = Tensor::zeros({3}, DType::i32, Device::cpu());
+  return all_traced(names, [&] {
+    attention.varlen(Stream(Device::cpu()), Q, K, V, O, {starts, starts, queries});
+  });
+}
+
+/// Packed sequences with few queries: TMA copies keys, and two CTAs share an SM unless heads are
+/// wide.
 TEST_F(Assembled, PackedSequencesWithKeysInM) {
-  const auto numbers = [](const Dims& shape) {
-    return Tensor::zeros(shape, DType::i32, Device::cpu());
-  };
-  for (const auto& [dim, head_dim_v] : {std::pair{64, 64}, {128, 128}, {192, 128}, {256, 256}})
-    for (const std::int64_t queries : {1, 8})
-      for (const int split_kv : {1, 2}) {
-        if (queries > 1 && dim > 192) continue;  // heads are not packed
-        SCOPED_TRACE(testing::Message() << dim << ", queries " << queries << ", " << split_kv);
-        const Attention attention({.mask = masks::causal(), .align_bottom_right = true},
-                                  {.split_kv = split_kv});
-        const Tensor Q = host({2 * queries, 8, dim}), O = host({2 * queries, 8, head_dim_v}),
-                     K = host({3000, 2, dim}), V = host({3000, 2, head_dim_v});
-        const CuSeqlens lengths{numbers({3}), numbers({3}), queries};
-        const std::vector<std::string> names{"attention", "attention_schedule"};
-        const auto kernels = all_traced({names.begin(), names.begin() + split_kv}, [&] {
-          attention.varlen(Stream(Device::cpu()), Q, K, V, O, lengths);
-        });
-        for (const runtime::Backend backend : here()) {
-          const ir::Plan plan = expect_clean(kernels.front(), "sm_90a", true, backend);
-          EXPECT_EQ(plan.num_warps, 4);
-          EXPECT_EQ(plan.min_ctas_per_sm, dim > 128 ? 1 : 2);
-          EXPECT_GT(plan.producer_warps, 0);
-        }
-        expect_clean(kernels.front(), "sm_80", false);
-        if (split_kv > 1) expect_clean(kernels.back(), "sm_90a", false);
+  for (const auto& [dim, head_dim_v, queries] :
+       {std::tuple{64, 64, 1}, {128, 128, 8}, {192, 128, 1}, {192, 128, 8}, {256, 256, 1}})
+    for (const int split_kv : {1, 2}) {
+      SCOPED_TRACE(testing::Message() << dim << ", queries " << queries << ", " << split_kv);
+      const auto kernels =
+          traced_varlen({"attention"}, dim, head_dim_v, queries, {.split_kv = split_kv});
+      for (const runtime::Backend backend : here()) {
+        const ir::Plan plan = expect_clean(kernels.front(), "sm_90a", true, backend);
+        EXPECT_EQ(plan.num_warps, 4);
+        EXPECT_EQ(plan.min_ctas_per_sm, dim > 128 ? 1 : 2);
+        EXPECT_GT(plan.producer_warps, 0);
       }
+      expect_clean(kernels.front(), "sm_80", false);
+    }
+}
+
+/// The list that the call writes, and packed rows in M.
+TEST_F(Assembled, PackedSequencesByWorkList) {
+  const AttentionSchedule rows_in_m{.split_kv = 2, .keys_in_m = false};
+  const auto kernels = traced_varlen({"attention_schedule", "attention"}, 128, 128, 4, rows_in_m,
+                                     masks::sliding_window(1000));
+  expect_clean(kernels[0], "sm_90a", false);
+  expect_without_spills(kernels[1]);
+  expect_without_spills(traced_varlen({"attention"}, 256, 256, 1, rows_in_m).front());
 }
 
 /// The producer holds eight entries of the page table for a block of 128 keys.

@@ -198,6 +198,20 @@ TEST_F(DriverCalls, Varlen) {
          of(Attention({.mask = masks::document(tensor({4096}, DType::i32))})));
 }
 
+/// Few queries per sequence: the call writes the list of its work if there may be many keys.
+TEST_F(DriverCalls, VarlenOfFewQueries) {
+  const auto of = [](std::int64_t keys) {
+    return [=, a = Attention({.mask = masks::causal(), .align_bottom_right = true})] {
+      const Tensor Q = tensor({64, 32, 128}), K = tensor({keys, 8, 128}),
+                   V = tensor({keys, 8, 128}), O = tensor({64, 32, 128});
+      const CuSeqlens lengths{tensor({65}, DType::i32), tensor({65}, DType::i32), 1};
+      return [=](const Stream& stream) { a.varlen(stream, Q, K, V, O, lengths); };
+    };
+  };
+  expect("few keys", "launch 1; maps 2", of(64 * 1000));
+  expect("many keys", "launch 2, capture 1, id 1; maps 2", of(64 * 2000));
+}
+
 /// A step of requests: attention to pages after the step's keys and values are stored there.
 TEST_F(DriverCalls, Paged) {
   const auto of = [](std::int64_t queries, bool is_scheduled = false, bool rotates = false) {

@@ -48,9 +48,11 @@ TEST_P(FewQueries, EqualsAttentionInDoubles) {
       SCOPED_TRACE(testing::Message()
                    << "group " << group << ", head dims " << dim << " and " << head_dim_v
                    << ", queries " << queries << at_end << is_divided);
+      const i32 longest = number % 6 == 1 ? 2000 : 700;
+      const bool is_skipped = number % 5 == 0 || number % 5 == 3;  // the simulator takes long
       ++number;
-      const Lengths l =
-          ragged(queries, {0, 1, 63, 64, 65, 300, number % 4 == 0 ? 2000 : 700}, at_end);
+      if (is_skipped && GetParam().kind == DeviceKind::sim) continue;
+      const Lengths l = ragged(queries, {0, 1, 63, 64, 65, 300, longest}, at_end);
       const std::int64_t kv_heads = group < 71 ? 2 : 1;
       const Packed p(l, kv_heads * group, kv_heads, dim, head_dim_v,
                      group == 5 ? DType::f16 : DType::bf16, GetParam());
@@ -141,20 +143,19 @@ TEST_P(FewQueries, WithoutKeysOrQueries) {
     }
 }
 
-/// The call divides the keys if sequences have many of them on average and few queries.
+/// The call divides the keys if memory has room for many of them per sequence, and queries are few.
 TEST_P(FewQueries, ChoosesTheForm) {
-  const auto form_of = [&](const Lengths& l, const AttentionSpec& spec,
-                           const AttentionSchedule& schedule) -> std::string {
-    const Packed p(l, 4, 2, 64, 64, DType::bf16, GetParam());
-    const Attention attention(spec, schedule);
+  const auto form_of = [&](std::int64_t keys, i32 queries, const AttentionSchedule& schedule) {
+    const Packed p({{queries}, {3}}, 4, 2, 64, 64, DType::bf16, GetParam(), keys);
+    const Attention attention({}, schedule);
     p.run(attention);
     return meets_in_memory(attention) ? "divided" : "undivided";
   };
-  EXPECT_EQ(form_of({{1}, {5000}}, {}, {}), "divided");
-  EXPECT_EQ(form_of({{1}, {500}}, {}, {}), "undivided");
-  EXPECT_EQ(form_of({{1}, {5000}}, {}, {.pack_gqa = false}), "undivided");
-  EXPECT_EQ(form_of({{1}, {5000}}, {}, {.tiles = AttentionTileShape{64, 64}}), "undivided");
-  EXPECT_EQ(form_of({{40}, {5000}}, {}, {}), "undivided");
+  EXPECT_STREQ(form_of(5000, 1, {}), "divided");
+  EXPECT_STREQ(form_of(500, 1, {}), "undivided");
+  EXPECT_STREQ(form_of(5000, 40, {}), "undivided");
+  EXPECT_STREQ(form_of(5000, 1, {.pack_gqa = false}), "undivided");
+  EXPECT_STREQ(form_of(5000, 1, {.tiles = AttentionTileShape{64, 64}}), "undivided");
 }
 
 /// Neither the order in which programs finish nor the call that writes the list changes results.
