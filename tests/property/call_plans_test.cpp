@@ -95,7 +95,8 @@ std::vector<NamedCall> attention_calls() {
   const Tensor Q = tensor({4096, 8, 128}), O = tensor({4096, 8, 128});
   const CuSeqlens lengths{tensor({9}, DType::i32), tensor({9}, DType::i32), 1024},
       one{lengths.q, lengths.kv, 1};
-  const Tensor few = tensor({8, 32, 128}), K = tensor({32768, 8, 128});
+  const Tensor few = tensor({8, 32, 128}), few_out = tensor({8, 32, 128}),
+               K = tensor({32768, 8, 128});
   return {
       {"small", false, attention_call(plain, 1, 8, 8, 512, 512)},
       {"two passes", true, attention_call(causal, 4, 16, 16, 4096, 4096)},
@@ -104,7 +105,7 @@ std::vector<NamedCall> attention_calls() {
       {"a derived list", true, attention_call(documents, 1, 8, 8, 4096, 4096)},
       {"sequences", true, [=](const Stream& s) { plain.varlen(s, Q, Q, Q, O, lengths); }},
       {"few queries per sequence", true,
-       [=](const Stream& s) { plain.varlen(s, few, K, K, few, one); }},
+       [=](const Stream& s) { plain.varlen(s, few, K, K, few_out, one); }},
   };
 }
 

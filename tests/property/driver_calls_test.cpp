@@ -208,8 +208,8 @@ TEST_F(DriverCalls, VarlenOfFewQueries) {
       return [=](const Stream& stream) { a.varlen(stream, Q, K, V, O, lengths); };
     };
   };
-  expect("few keys", "launch 1; maps 2", of(64 * 1000));
-  expect("many keys", "launch 2, capture 1, id 1; maps 2", of(64 * 2000));
+  expect("few keys", "launch 1; maps 3", of(64 * 1000));
+  expect("many keys", "launch 2, capture 1, id 1; maps 3", of(64 * 2000));
 }
 
 /// A step of requests: attention to pages after the step's keys and values are stored there.
