@@ -287,7 +287,7 @@ AttentionCall with_packed_gqa(AttentionCall call, std::optional<bool> wanted) {
 AttentionCall with_packed_queries(AttentionCall call, std::optional<bool> wanted) {
   const std::int64_t kv_heads = call.K.size(1), group = call.Q.size(1) / kv_heads,
                      longest = call.lengths.max_seqlen_q,
-                     most = group > 1 ? kSmallQBlock : kMostRowsInN;
+                     most = group > 1 ? kSmallQBlock : kMaxRowsInN;
   // A bound of 0 promises no queries, and costs nothing unpacked.
   if (longest == 0 || !packs_queries(longest, longest * group <= most, call.K, call.V, wanted))
     return call;

@@ -31,7 +31,7 @@ struct AttentionCall {
 };
 
 /// Largest number of rows in N of the products of a tile (AttentionHeuristics::rows_in_n).
-inline constexpr int kMostRowsInN = 32;
+inline constexpr int kMaxRowsInN = 32;
 
 /// Checks tensors [batch, heads, length, dim] and returns the call.
 AttentionCall dense_call(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O,

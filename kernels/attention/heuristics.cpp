@@ -13,7 +13,7 @@ namespace {
 
 /// Rows of tiles with keys in M, and their keys: a multiple of 64. A product with 8 rows takes as
 /// long as one with 16, and its weights have no layout in shared memory that MMAs read.
-constexpr std::array<int, 2> kRowsInN{16, kMostRowsInN};
+constexpr std::array<int, 2> kRowsInN{16, kMaxRowsInN};
 constexpr int kKeysInM = 64;
 
 /// Returns the number of sequences, at least 1.
