@@ -3,7 +3,8 @@
 // reading the same bytes, and the time of writing the list. With the argument `both`, steps of one
 // query per request are also timed with rows in M. With the argument `varlen`, keys are packed
 // sequences instead: time per call with tiles of one head, and with packed heads whose keys are
-// divided, are not divided, or as the call decides.
+// divided, are not divided, or as the call decides. With the argument `mixed`, only steps of
+// prompts and decoding requests are timed, in one call and in separate calls.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,6 +13,8 @@
 #include <numeric>
 #include <random>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/masks.h"
@@ -171,6 +174,95 @@ void report_packed(const Stream& stream, const Rows& all, const Step& step) {
   std::fflush(stdout);
 }
 
+/// A step of prompts, with `new_tokens` queries each, and of requests of one query each.
+struct MixedStep {
+  const char* name;
+  std::vector<i32> prompts, decoding;  ///< keys of the requests
+  i32 new_tokens;
+};
+
+/// A part of the requests of a step, with their rows of Q and O.
+struct Requests {
+  Tensor Q, O;
+  KvCache cache;
+  KvBatch batch;
+
+  /// Returns requests [first, end) as a step, whose offsets begin at 0.
+  Requests slice(const std::vector<i32>& offsets, std::int64_t first, std::int64_t end,
+                 std::int64_t max_seqlen_q) const {
+    const auto at = [&](std::int64_t b) { return offsets[static_cast<std::size_t>(b)]; };
+    std::vector<i32> own;
+    for (std::int64_t b = first; b <= end; ++b) own.push_back(at(b) - at(first));
+    return {Q.slice(0, at(first), at(end)),
+            O.slice(0, at(first), at(end)),
+            {cache.k, cache.v, cache.table.slice(0, first, end)},
+            {Tensor::from(own, Q.device()), batch.kv_lengths.slice(0, first, end), max_seqlen_q}};
+  }
+};
+
+double us_of_call(const Stream& stream, const Attention& attention, const Requests& r) {
+  return us_of(stream, [&] { attention.paged(stream, r.Q, r.cache, r.O, r.batch); });
+}
+
+double us_of_list(const Stream& stream, const Attention& attention, Requests& r) {
+  const std::int64_t words = schedule_words(r.batch.kv_lengths.size(0), stream.device());
+  r.batch.schedule = Tensor::zeros({words}, DType::i32, stream.device());
+  return us_of(stream,
+               [&] { attention.schedule(stream, r.Q, r.cache, r.batch, r.batch.schedule); });
+}
+
+void report(const Stream& stream, const Rows& all, const MixedStep& step, std::int64_t rows) {
+  const Device gpu = stream.device();
+  std::vector<i32> lengths = step.prompts, offsets{0};
+  lengths.insert(lengths.end(), step.decoding.begin(), step.decoding.end());
+  const std::int64_t prompts = std::ssize(step.prompts), requests = std::ssize(lengths);
+  for (std::int64_t b = 0; b < requests; ++b)
+    offsets.push_back(offsets.back() + (b < prompts ? step.new_tokens : 1));
+  const auto pages = [&](const Tensor& t) {
+    return t.reshape({kKeys / rows, rows, kKvHeads, kDim});
+  };
+  const Tensor Q = Tensor::normal({offsets.back(), kHeads, kDim}, DType::bf16, 0, 1, 2, gpu);
+  Requests both{Q,
+                Q.clone(),
+                {pages(all.k), pages(all.v), shuffled_table(lengths, rows, gpu)},
+                {Tensor::from(offsets, gpu), Tensor::from(lengths, gpu), step.new_tokens}};
+  const Requests of_prompts = both.slice(offsets, 0, prompts, step.new_tokens);
+  Requests decoding = both.slice(offsets, prompts, requests, 1);
+  const Attention attention({.mask = masks::causal()});
+  const double floor =
+      us_of_reading(stream, all, std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}));
+  const double without = us_of_call(stream, attention, both),
+               list = us_of_list(stream, attention, both),
+               by_list = us_of_call(stream, attention, both),
+               prompts_alone = us_of_call(stream, attention, of_prompts);
+  us_of_list(stream, attention, decoding);
+  const double decoding_alone = us_of_call(stream, attention, decoding),
+               separate = us_of(stream, [&] {
+                 for (const Requests* r : {&of_prompts, &std::as_const(decoding)})
+                   attention.paged(stream, r->Q, r->cache, r->O, r->batch);
+               });
+  std::fputs(fmt::format("{:<34} pages of {:<4} read {:7.1f} us, without list {:7.1f} us, by list "
+                         "{:7.1f} us, separate calls {:7.1f} us (prompts {:.1f}, decoding {:.1f}), "
+                         "writing the list {:.1f} us\n",
+                         step.name, rows, floor, without, by_list, separate, prompts_alone,
+                         decoding_alone, list)
+                 .c_str(),
+             stdout);
+  std::fflush(stdout);
+}
+
+void report_mixed(const Stream& stream, const Rows& all) {
+  using Lengths = std::vector<i32>;
+  std::mt19937 random(5);
+  Lengths decoding(128);
+  for (i32& n : decoding) n = 2048 + static_cast<i32>(random() % 14337);
+  const MixedStep steps[] = {{"1 prompt of 2k of 8k, 64 of 8k", {8192}, Lengths(64, 8192), 2048},
+                             {"4 prompts of 512, 128 of 2k .. 16k", Lengths(4, 512), decoding, 512},
+                             {"1 prompt of 8k, 32 of 16k", {8192}, Lengths(32, 16384), 8192}};
+  for (const MixedStep& step : steps)
+    for (const int rows : {16, 64}) report(stream, all, step, rows);
+}
+
 std::vector<i32> ragged(bool is_uniform) {
   std::mt19937 random(3);
   std::vector<i32> lengths;
@@ -191,6 +283,10 @@ int main(int argc, char** argv) {
   const auto all = tegula::bench::random_rows(stream.device());
   const std::string_view option = argc > 1 ? argv[1] : "";
   const bool both = option == "both";
+  if (option == "mixed") {
+    tegula::bench::report_mixed(stream, all);
+    return 0;
+  }
   const Lengths long_ones(16, 32768);
   Lengths one_long(256, 100);
   one_long.front() = 1 << 20;

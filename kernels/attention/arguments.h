@@ -1,6 +1,7 @@
 #pragma once
 // Checks the tensors of an attention call and prepares the kernel's views of them.
 #include <cstdint>
+#include <limits>
 #include <optional>
 
 #include "tegula/kernels/attention.h"
@@ -20,10 +21,19 @@ struct AttentionCall {
   std::int64_t max_seqlen_kv = 0;  ///< rows per request that a paged cache has room for
   bool is_scheduled = false;       ///< has a work list
   bool has_table = false;          ///< pages are named by a table; else a request has one page
+  /// Not 0 if the call is one of two of a mixed step: with `pack_gqa`, it processes the requests of
+  /// at most so many queries, else the others.
+  int few_queries = 0;
 
   /// Returns true if rows are pairs of a query of a request, or of a packed sequence, and a head of
   /// a group: Q is [queries, kv heads, heads per kv head, dim].
   bool packs_queries() const { return pack_gqa && lengths.q.defined(); }
+  /// Returns true if the call processes the requests with few queries of a mixed step.
+  bool is_of_few() const { return pack_gqa && few_queries > 0; }
+  /// Returns a bound of the queries of the requests that a work list of the call contains.
+  int max_listed_queries() const {
+    return few_queries > 0 ? few_queries : std::numeric_limits<int>::max();
+  }
   /// Returns a bound of the number of rows of a head of O; of packed heads, those of one request.
   std::int64_t rows() const { return packs_queries() ? Q.size(2) * seqlen_q : Q.size(2); }
   /// Returns a bound of the number of keys per sequence.

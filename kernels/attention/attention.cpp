@@ -71,9 +71,12 @@ struct AttentionKernels {
                   lists.full, pass, flags, programs, lists.order, shared.acc_partials,
                   shared.row_stats);
     };
-    const ForwardKernel<T> kernel = kernel_of(
-        main, "attention", tiles_of(c, splits, config, plan.tensor(lists.order).defined()));
-    last_used = kernel.shared_instance().get();
+    const ForwardKernel<T> kernel =
+        kernel_of(main, c.is_of_few() ? "attention_few" : "attention",
+                  tiles_of(c, splits, config, plan.tensor(lists.order).defined()));
+    dsl::KernelInstance* const instance = kernel.shared_instance().get();
+    if (!c.is_of_few()) last_used = instance;
+    last_of_few = c.is_of_few() ? instance : nullptr;
     if (const auto work = heuristics->listed_work(c)) {
       shared = split_kv_slots(plan, c, config.block_q, work->tiles, work->slots);
       return launch(kernel, SoftmaxPass::exact, plan.counters(work->tiles * work->slots), 0);
@@ -110,6 +113,7 @@ struct AttentionKernels {
             .cluster_ctas = splits.all() > 1 ? splits.cluster_ctas : 1,
             .keys_in_m = heuristics->rows_in_n(c).has_value(),
             .paired_stages = heuristics->paired_stages(c),
+            .few_queries = c.few_queries,
             .multicast = !is_masked && !has_order && !is_varlen && splits.all() == 1,
             .tma_aux_loads = spec.score && heuristics->schedule.tma_aux_loads};
   }
@@ -118,6 +122,8 @@ struct AttentionKernels {
   mutable Instances main, recompute;
   std::shared_ptr<dsl::KernelInstance> unspecialized;
   mutable std::atomic<dsl::KernelInstance*> last_used;
+  /// The second kernel of the call that was planned last, if that is a mixed step.
+  mutable std::atomic<dsl::KernelInstance*> last_of_few = nullptr;
 };
 
 namespace {
@@ -275,11 +281,15 @@ struct Attention::Kernels {
                  if (spec().blocks)
                    throw_argument_error(ErrorId::paged_spec, "`blocks`",
                                         "leave `blocks` out: paged calls visit ranges of keys");
-                 const AttentionCall call =
+                 AttentionCall call =
                      paged_call(Q, cache, O, batch, extras, heuristics->schedule.pack_gqa);
                  tables.check_paged(batch.kv_lengths.size(0), Q.size(1));
                  if (batch.schedule.defined()) check_schedule(batch);
-                 if (batch.kv_lengths.size(0) > 0 && Q.size(0) > 0) build(plan, call);
+                 if (batch.kv_lengths.size(0) == 0 || Q.size(0) == 0) return;
+                 const auto few = few_queries_call(call, Q, cache, O, batch, extras);
+                 if (few) call.few_queries = few->few_queries;
+                 build(plan, call);
+                 if (few) build(plan, *few);
                });
   }
 
@@ -292,13 +302,28 @@ struct Attention::Kernels {
                  check_schedule(into);
                  require_rank("schedule", "Q", Q, 3);
                  const Dims rows{Q.size(0), Q.size(1), cache.v.size(3)};
+                 const Tensor O = Tensor::borrow(Q.data(), rows, Q.dtype(), Q.device());
                  const AttentionCall call =
-                     paged_call(Q, cache, Tensor::borrow(Q.data(), rows, Q.dtype(), Q.device()),
-                                into, {}, heuristics->schedule.pack_gqa);
-                 const auto work = heuristics->listed_work(call);
+                     paged_call(Q, cache, O, into, {}, heuristics->schedule.pack_gqa);
+                 const AttentionCall listed =
+                     few_queries_call(call, Q, cache, O, into, {}).value_or(call);
+                 const auto work = heuristics->listed_work(listed);
                  if (!work || batch.kv_lengths.size(0) == 0) return;
-                 write_work(plan, call, *work, work_of(plan, *work));
+                 write_work(plan, listed, *work, work_of(plan, *work));
                });
+  }
+  /// Returns the call for the requests with few queries of a mixed step, or nothing if the step has
+  /// no list or does not use it. `call` is that for all requests.
+  std::optional<AttentionCall> few_queries_call(const AttentionCall& call, const Tensor& Q,
+                                                const KvCache& cache, const Tensor& O,
+                                                KvBatch batch,
+                                                const AttentionExtras& extras) const {
+    if (!call.is_scheduled || call.pack_gqa || heuristics->schedule.pack_gqa == false)
+      return std::nullopt;
+    batch.max_seqlen_q = heuristics->few_queries(call);
+    AttentionCall few = paged_call(Q, cache, O, batch, extras, true);
+    few.few_queries = static_cast<int>(batch.max_seqlen_q);
+    return heuristics->listed_work(few) ? std::optional(few) : std::nullopt;
   }
   /// Returns the caller's schedule as a list.
   static PlanSlot work_of(PlanBuilder& plan, const WorkExtents& extents) {
@@ -312,8 +337,8 @@ struct Attention::Kernels {
                             .has_kv_offsets = !call.is_paged,
                             .queries_are_last = call.is_paged || spec().align_bottom_right};
     work_lists.write(plan, form, plan.argument(kCuQ),
-                     plan.argument(call.is_paged ? kKvLengths : kCuKv), call.seqlen_kv(),
-                     extents.at_once, list);
+                     plan.argument(call.is_paged ? kKvLengths : kCuKv),
+                     {call.seqlen_kv(), call.max_listed_queries()}, extents.at_once, list);
   }
 
   void build_dense(PlanBuilder& plan, AttentionCall call) const {
@@ -336,7 +361,7 @@ struct Attention::Kernels {
       if (!call.is_paged)
         write_work(plan, call, *work, slots.work);
       else if (call.Q.device().on_host())
-        list_check.add(plan, slots.work, call.lengths.q.size(0) - 1, *work);
+        list_check.add(plan, slots.work, slots.cu_q, call.max_listed_queries(), *work);
     }
     const SplitKv splits = heuristics->split_kv(call);
     const AttentionConfig config = heuristics->config(call, splits.all() > 1);
@@ -412,6 +437,10 @@ struct Attention::Kernels {
 
   dsl::KernelInstance* last_used(DType dtype) const {
     return dtype == DType::f16 ? of_f16.last_used.load() : of_bf16.last_used.load();
+  }
+  /// Returns null unless the last call was a mixed step.
+  dsl::KernelInstance* last_of_few(DType dtype) const {
+    return dtype == DType::f16 ? of_f16.last_of_few.load() : of_bf16.last_of_few.load();
   }
 
   std::shared_ptr<const AttentionHeuristics> heuristics;
@@ -521,7 +550,9 @@ void Attention::write_block_list(const Stream& stream, const Tensor& Q, const Te
 
 std::string Attention::explain(DType dtype, Loc at) const {
   const detail::CallPlace here(at);
-  const std::string kernel = tegula::detail::explain(*kernels_->last_used(dtype));
+  std::string kernel = tegula::detail::explain(*kernels_->last_used(dtype));
+  if (dsl::KernelInstance* const few = kernels_->last_of_few(dtype))
+    kernel += tegula::detail::explain(*few);
   const KvTraversal& traversal = kernels_->heuristics->traversal;
   const char* made =
       kernels_->evaluates_mask ? "a block list made by evaluating the mask, else " : "";

@@ -54,6 +54,7 @@ class ForwardTileProgram {
         // faster than TMA.
         copies_by_threads_(paged.work && tiles.paired_stages > 0),
         programs_(tiles.cluster_ctas),
+        few_queries_(tiles.few_queries),
         group_(x.Q.dim(1) / x.K.dim(1)) {
     x.K.static_dim(3), x.O.static_dim(3);  // static: no guards where nothing is absent
     if (rows.cu_q) any_number();
@@ -278,7 +279,8 @@ class ForwardTileProgram {
 
   SequenceRange request_of(const Index& b) const {
     const Tile length = cached(x_.K, b, fill_absent((*paged_.kv_lengths)(b), 0)).length();
-    return SequenceRange::request(*rows_.cu_q, length, b);
+    const SequenceRange request = SequenceRange::request(*rows_.cu_q, length, b);
+    return few_queries_ > 0 ? request.with_few_queries(few_queries_, rows_.pack_gqa) : request;
   }
 
   QueryRows rows_of(const SequenceRange& sequence, const Index& h, const Index& m) const {
@@ -497,7 +499,8 @@ class ForwardTileProgram {
   Index d_, dv_;
   AttentionTileShape tiles_;
   bool keys_in_m_, copies_by_threads_;
-  int programs_;  ///< CTAs of the cluster that shares a tile
+  int programs_;     ///< CTAs of the cluster that shares a tile
+  int few_queries_;  ///< AttentionCall::few_queries
   Tile group_;
 };
 

@@ -63,6 +63,7 @@ struct ForwardTiles {
   /// Keys are in M of the products and rows in N: for calls whose tiles have few rows.
   bool keys_in_m = false;
   int paired_stages = 0;  ///< AttentionHeuristics::paired_stages
+  int few_queries = 0;    ///< AttentionCall::few_queries
   /// CTAs of a cluster multicast the keys that neighbouring tiles share, where possible.
   bool multicast = false;
   /// Boxes of a score's tensor operands are loaded by TMA.

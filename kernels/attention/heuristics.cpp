@@ -135,6 +135,12 @@ SplitKv AttentionHeuristics::split_kv(const AttentionCall& c) const {
   return choose_split_kv({tiles, c.K.size(2), static_cast<int>(key_bytes)}, c.Q.device());
 }
 
+std::int64_t AttentionHeuristics::few_queries(const AttentionCall& c) const {
+  const std::int64_t group = c.Q.size(1) / c.K.size(1);
+  if (!can_gather_queries(c.Q.size(3), c.V.size(3))) return 1;
+  return std::max<std::int64_t>(kRowsInN.back() / group, 1);
+}
+
 std::optional<int> AttentionHeuristics::rows_in_n(const AttentionCall& c) const {
   const bool is_possible = schedule.keys_in_m.value_or(true) && c.packs_queries() &&
                            !given_tiles() && spec.weighting == AttentionNormalization::softmax;

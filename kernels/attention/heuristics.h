@@ -34,6 +34,9 @@ struct AttentionHeuristics {
   /// Returns the extents of the work list of a call with packed heads, or nothing if the call does
   /// not use one, as with a split_kv of 1. Paged calls use the caller's list, `varlen` its own.
   std::optional<WorkExtents> listed_work(const AttentionCall& c) const;
+  /// Returns the most queries of a request of a mixed step that is processed by the step's work
+  /// list: those whose rows fit in a tile with keys in M, at least one. `c` has no packed heads.
+  std::int64_t few_queries(const AttentionCall& c) const;
   /// Returns the rows of a tile of a call whose products have keys in M, or nothing if rows are in
   /// M: softmax of so few rows per request or packed sequence that M would be mostly padding.
   std::optional<int> rows_in_n(const AttentionCall& c) const;

@@ -31,6 +31,13 @@ SequenceRange SequenceRange::request(const In<i32, 1>& q_offsets, const Tile& se
   return {.entry = Index(Tile(0), 1), .seqlen_kv = seqlen_kv, .q_first = first, .q_end = end};
 }
 
+SequenceRange SequenceRange::with_few_queries(int few, bool has_few) const {
+  const Tile queries = *q_end - *q_first;
+  SequenceRange kept = *this;
+  kept.q_end = where(has_few ? queries <= few : queries > few, *q_end, *q_first);
+  return kept;
+}
+
 SequenceRange SequenceRange::with_heads_as_rows(const Tile& group, const Tile& max_seqlen_q,
                                                 bool is_one_query) const {
   const Tile queries = *q_end - *q_first;

@@ -43,6 +43,9 @@ struct SequenceRange {
   /// Returns request b of a step: its queries are delimited by entries b and b + 1 of the offsets.
   static SequenceRange request(const In<i32, 1>& q_offsets, const Tile& seqlen_kv, const Tile& b);
 
+  /// Returns the same request, without queries if it has more than `few`, or, unless `has_few`, if
+  /// it has at most `few`.
+  SequenceRange with_few_queries(int few, bool has_few) const;
   /// Returns the same request or sequence, of at most `max_seqlen_q` queries, with the `group`
   /// heads of each query as its rows.
   SequenceRange with_heads_as_rows(const Tile& group, const Tile& max_seqlen_q,

@@ -23,22 +23,30 @@ constexpr int kMinKeys = 256;
 /// one before: the programs that start last have the least work. The last class has all others.
 constexpr int kClasses = 4;
 
+/// Number of blocks of a request that the list does not contain.
+constexpr int kNotListed = -1;
+
+/// RequestBounds in the kernel.
+struct Most {
+  Tile keys, queries;
+};
+
 /// Returns the number of kv blocks that the queries of each request visit; 0 for requests without
 /// queries. Ranges that depend on memory are treated as all keys.
 Tile blocks_of(const KvTraversal& traversal, const WorkListForm& form, const In<i32, 1>& q_offsets,
-               const In<i32, 1>& kv, const Tile& room, const Index& b) {
+               const In<i32, 1>& kv, const Most& most, const Index& b) {
   const auto count = [&](const In<i32, 1>& offsets) {
     return fill_absent(offsets(b.shifted(1)), 0) - fill_absent(offsets(b), 0);
   };
   const Tile keys = form.has_kv_offsets ? count(kv) : fill_absent(kv(b), 0),
-             length = min(max(0, keys), room), last_key = length - 1, queries = count(q_offsets),
-             last = form.queries_are_last ? last_key : queries - 1,
+             length = min(max(0, keys), most.keys), last_key = length - 1,
+             queries = count(q_offsets), last = form.queries_are_last ? last_key : queries - 1,
              first = form.queries_are_last ? max(0, length - queries) : zeros<i32>(kRequests);
   const QueryRows rows{last, last, first, last, last};
   const Tile blocks = traversal.is_data_dependent()
                           ? cdiv(length, form.block_kv)
                           : traversal.kv_blocks(rows, length, form.block_kv).count();
-  return where(queries > 0, blocks, 0);
+  return where(queries > most.queries, kNotListed, where(queries > 0, blocks, 0));
 }
 
 }  // namespace
@@ -66,9 +74,9 @@ namespace {
 class Writer {
  public:
   Writer(const KvTraversal& traversal, const WorkListForm& form, const In<i32, 1>& q_offsets,
-         const In<i32, 1>& kv, const Tile& room, const Out<i32, 2>& list)
-      : blocks_of_([&, room](const Index& b) {
-          return blocks_of(traversal, form, q_offsets, kv, room, b);
+         const In<i32, 1>& kv, const Most& most, const Out<i32, 2>& list)
+      : blocks_of_([&, most](const Index& b) {
+          return blocks_of(traversal, form, q_offsets, kv, most, b);
         }),
         list_(list),
         requests_(form.has_kv_offsets ? kv.dim(0) - 1 : kv.dim(0)),
@@ -76,7 +84,7 @@ class Writer {
         first_blocks_(blocks_of_(slice(0, kRequests))) {}
 
   void write(const Tile& least, const Tile& at_once) const {
-    const Tile total = sum_of([](const Requests& r) { return r.blocks; }),
+    const Tile total = sum_of([](const Requests& r) { return max(0, r.blocks); }),
                longest = this->longest();
     // The parts of one wave may be 10 % larger than the average of all SMs. In several waves, no
     // request is divided if none has more than 5 / 4 of a part.
@@ -133,7 +141,8 @@ class Writer {
 
   /// Returns the number of parts of at most `each` blocks.
   Tile parts_of(const Requests& r, const Tile& each) const {
-    return where(r.numbers < requests_, max(1, cdiv(r.blocks, each)), 0);
+    const Tile is_listed = r.numbers < requests_ && r.blocks != kNotListed;
+    return where(is_listed, max(1, cdiv(r.blocks, each)), 0);
   }
 
   /// Returns the number of parts in the column of their class, and 0 in the others: [requests,
@@ -172,13 +181,15 @@ WorkLists::Kernel WorkLists::kernel_of(const WorkListForm& form) const {
   const auto make = [&] {
     return kernel("attention_schedule",
                   [traversal = &traversal_, form](In<i32, 1> q_offsets, In<i32, 1> kv,
-                                                  Scalar<i32> room, Scalar<i32> least,
-                                                  Scalar<i32> at_once, Out<i32, 2> list) {
+                                                  Scalar<i32> max_keys, Scalar<i32> max_queries,
+                                                  Scalar<i32> least, Scalar<i32> at_once,
+                                                  Out<i32, 2> list) {
                     q_offsets.do_not_specialize(0), kv.do_not_specialize(0),
                         list.do_not_specialize(0);
                     list.static_dim(1);
                     for ([[maybe_unused]] auto program : grid(GridSpace(Tile(1)), 1))
-                      Writer(*traversal, form, q_offsets, kv, room, list).write(least, at_once);
+                      Writer(*traversal, form, q_offsets, kv, {max_keys, max_queries}, list)
+                          .write(least, at_once);
                   })
         .with_plan({.num_warps = 4});
   };
@@ -186,10 +197,11 @@ WorkLists::Kernel WorkLists::kernel_of(const WorkListForm& form) const {
 }
 
 void WorkLists::write(PlanBuilder& plan, const WorkListForm& form, PlanSlot q_offsets, PlanSlot kv,
-                      std::int64_t room, std::int64_t at_once, PlanSlot list) const {
+                      const RequestBounds& most, std::int64_t at_once, PlanSlot list) const {
   constexpr std::int64_t kMost = std::numeric_limits<i32>::max();
-  plan.launch(kernel_of(form), q_offsets, kv, static_cast<i32>(std::min(room, kMost)),
-              static_cast<i32>(ceil_div(kMinKeys, form.block_kv)), static_cast<i32>(at_once), list);
+  plan.launch(kernel_of(form), q_offsets, kv, static_cast<i32>(std::min(most.keys, kMost)),
+              most.queries, static_cast<i32>(ceil_div(kMinKeys, form.block_kv)),
+              static_cast<i32>(at_once), list);
 }
 
 }  // namespace tegula::kernels

@@ -44,19 +44,25 @@ struct WorkListForm {
   friend auto operator<=>(const WorkListForm&, const WorkListForm&) = default;
 };
 
+/// The most keys of a request, and the most queries of one that has parts in the list.
+struct RequestBounds {
+  std::int64_t keys;
+  int queries;
+};
+
 /// Kernels that write work lists, one for each form.
 class WorkLists {
  public:
   explicit WorkLists(const KvTraversal& traversal) : traversal_(traversal) {}
 
-  /// Writes `list` from offsets of queries and numbers of keys or offsets of them. A request has at
-  /// most `room` keys. `at_once` as in WorkExtents.
+  /// Writes `list` from offsets of queries and numbers of keys or offsets of them. `at_once` as in
+  /// WorkExtents.
   void write(PlanBuilder& plan, const WorkListForm& form, PlanSlot q_offsets, PlanSlot kv,
-             std::int64_t room, std::int64_t at_once, PlanSlot list) const;
+             const RequestBounds& most, std::int64_t at_once, PlanSlot list) const;
 
  private:
-  using Kernel =
-      KernelOf<In<i32, 1>, In<i32, 1>, Scalar<i32>, Scalar<i32>, Scalar<i32>, Out<i32, 2>>;
+  using Kernel = KernelOf<In<i32, 1>, In<i32, 1>, Scalar<i32>, Scalar<i32>, Scalar<i32>,
+                          Scalar<i32>, Out<i32, 2>>;
 
   Kernel kernel_of(const WorkListForm& form) const;
 

@@ -45,8 +45,10 @@ RequestParts parts_of(const In<i32, 2>& list, const Tile& b, const Tile& request
   return {first, parts, slot};
 }
 
-/// Checks that the list has `own` once, and that no other request has slots of these parts.
-void check_request(const In<i32, 2>& list, const Tile& b, const RequestParts& own) {
+/// Checks that the list has `own` once, or not at all if the request need not have parts, and that
+/// no other request has slots of these parts.
+void check_request(const In<i32, 2>& list, const Tile& b, const RequestParts& own,
+                   const Tile& is_required) {
   Tile count = full<i32>(0);
   for (auto i : steps(list.dim(0), kEntries)) {
     const Entries e(list, i);
@@ -58,28 +60,32 @@ void check_request(const In<i32, 2>& list, const Tile& b, const RequestParts& ow
     report_unless(where(is_own, is_next, !(is_other && overlaps)));
     count = count + sum(where(is_own, 1, 0), axis(0));
   }
-  report_unless(count > 0 && count == own.parts);
+  report_unless(count == own.parts && (count > 0 || !is_required));
 }
 
 auto make_kernel() {
-  return kernel(
-      "attention_list_check", [](In<i32, 2> list, Scalar<i32> requests, Scalar<i32> slots) {
-        for (auto b : grid(GridSpace(Tile(requests)), 1)) {
-          const Tile request = cast<i32>(b.first());
-          const RequestParts own = parts_of(list, request, requests);
-          report_unless(own.parts <= 1 || (own.slot >= 0 && own.slot + own.parts <= slots));
-          check_request(list, request, own);
-        }
-      });
+  return kernel("attention_list_check", [](In<i32, 2> list, In<i32, 1> q_offsets,
+                                           Scalar<i32> max_queries, Scalar<i32> slots) {
+    q_offsets.do_not_specialize(0);
+    const Tile requests = cast<i32>(q_offsets.dim(0)) - 1;
+    for (auto b : grid(GridSpace(requests), 1)) {
+      const Tile request = cast<i32>(b.first());
+      const RequestParts own = parts_of(list, request, requests);
+      report_unless(own.parts <= 1 || (own.slot >= 0 && own.slot + own.parts <= slots));
+      const Tile queries =
+          fill_absent(q_offsets(b.first() + 1), 0) - fill_absent(q_offsets(b.first()), 0);
+      check_request(list, request, own, queries <= max_queries);
+    }
+  });
 }
 
 }  // namespace
 
 WorkListCheck::WorkListCheck() : kernel_(make_kernel()) {}
 
-void WorkListCheck::add(PlanBuilder& plan, PlanSlot list, std::int64_t requests,
+void WorkListCheck::add(PlanBuilder& plan, PlanSlot list, PlanSlot q_offsets, int max_queries,
                         const WorkExtents& extents) const {
-  plan.launch(kernel_, list, static_cast<i32>(requests), static_cast<i32>(extents.slots));
+  plan.launch(kernel_, list, q_offsets, max_queries, static_cast<i32>(extents.slots));
 }
 
 }  // namespace tegula::kernels

@@ -9,14 +9,15 @@ class WorkListCheck {
  public:
   WorkListCheck();
 
-  /// Adds a launch that reports T1687 unless the list [items, 4] has the parts of each of so many
-  /// requests once, in their order, and separate slots below `extents.slots` for the parts of
-  /// divided requests. Such a list gives right results, whatever lengths it was written for.
-  void add(PlanBuilder& plan, PlanSlot list, std::int64_t requests,
+  /// Adds a launch that reports T1687 unless the list [items, 4] has the parts of each request of
+  /// at most `max_queries` queries once, in their order, and separate slots below `extents.slots`
+  /// for the parts of divided requests. Such a list gives right results, whatever lengths it was
+  /// written for. It may have the parts of other requests, which have no rows.
+  void add(PlanBuilder& plan, PlanSlot list, PlanSlot q_offsets, int max_queries,
            const WorkExtents& extents) const;
 
  private:
-  KernelOf<In<i32, 2>, Scalar<i32>, Scalar<i32>> kernel_;
+  KernelOf<In<i32, 2>, In<i32, 1>, Scalar<i32>, Scalar<i32>> kernel_;
 };
 
 }  // namespace tegula::kernels

@@ -60,6 +60,18 @@ TEST_F(Assembled, PagedAttentionByWorkList) {
                  true);
 }
 
+/// A step of prompts and decoding requests has a kernel for either kind.
+TEST_F(Assembled, PagedAttentionOfMixedSteps) {
+  for (const std::int64_t dim : {64, 128, 256})
+    for (const std::int64_t rows : {2, 64}) {
+      SCOPED_TRACE(testing::Message() << dim << ", pages of " << rows);
+      const auto kernels =
+          traced_paged({"attention", "attention_few"}, rows, dim, 300, 300, 2048 / rows);
+      expect_without_spills(kernels[0]);
+      EXPECT_EQ(expect_clean(kernels[1], "sm_90a", true).min_ctas_per_sm, dim > 128 ? 1 : 2);
+    }
+}
+
 /// With 256 columns, the accumulator of 64 rows fills half of the registers.
 TEST_F(Assembled, PagedAttentionByWorkListOfWideHeads) {
   for (const bool keys_in_m : {true, false})

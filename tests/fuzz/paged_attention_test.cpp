@@ -45,6 +45,21 @@ Lengths random_lengths(Dice& dice, int rows) {
   return l;
 }
 
+/// Lengths of a mixed step: prompts, and requests with at most `few` queries, of which a kv head
+/// has few rows. The first request is a prompt.
+Lengths mixed_lengths(Dice& dice, int few) {
+  Lengths l;
+  for (int b = 0, requests = dice.between(1, 5); b < requests; ++b) {
+    const int near = few + dice.between(0, 1),
+              queries = b == 0 ? dice.between(65, 80)
+                               : dice.one_of<int>({0, 1, 1, near, dice.between(1, few), 70}),
+              kv = queries + dice.one_of<int>({0, 1, dice.between(0, 64), dice.between(0, 300)});
+    l.q.push_back(queries);
+    l.kv.push_back(dice.one_in(6) && b > 0 ? queries : std::max(queries, std::min(kv, kLongest)));
+  }
+  return l;
+}
+
 /// Extents of a cache and its layout.
 struct Axes {
   int rows, group, kv_heads, dim;
@@ -165,14 +180,13 @@ INSTANTIATE_TEST_SUITE_P(Devices, RandomPagedAttention,
                          testing::Values(Device::cpu(), Device::sim()), device_name);
 
 /// Runs the batches of consecutive seeds.
-template <class AxesOf>
-void run_batches(std::uint64_t default_count, Device device, const AxesOf& axes_of) {
+template <class BatchOf>
+void run_batches(std::uint64_t default_count, Device device, const BatchOf& batch_of) {
   const std::uint64_t first = number_from_env("TEGULA_FUZZ_SEED", 48),
                       count = number_from_env("TEGULA_FUZZ_PROGRAMS", default_count);
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     Dice dice(seed);
-    const Axes axes = axes_of(seed, dice);
-    const Batch b = random_batch(axes, dice, device);
+    const Batch b = batch_of(seed, dice);
     SCOPED_TRACE("TEGULA_FUZZ_SEED=" + std::to_string(seed) +
                  " TEGULA_FUZZ_PROGRAMS=1: " + b.str());
     try {
@@ -185,12 +199,28 @@ void run_batches(std::uint64_t default_count, Device device, const AxesOf& axes_
 }
 
 TEST_P(RandomPagedAttention, EqualsAttentionInDoubles) {
-  run_batches(40, GetParam(), [](std::uint64_t, Dice& dice) { return Axes::random(dice); });
+  run_batches(40, GetParam(), [](std::uint64_t, Dice& dice) {
+    return random_batch(Axes::random(dice), dice, GetParam());
+  });
 }
 
 /// The whole grid has 315 points: 9 numbers of rows, 7 groups, 5 head dims.
 TEST_P(RandomPagedAttention, GridEqualsAttentionInDoubles) {
-  run_batches(2, GetParam(), [](std::uint64_t seed, Dice&) { return Axes::of_grid(seed); });
+  run_batches(2, GetParam(), [](std::uint64_t seed, Dice& dice) {
+    return random_batch(Axes::of_grid(seed), dice, GetParam());
+  });
+}
+
+/// Prompts and decoding requests in one call by a work list.
+TEST_P(RandomPagedAttention, MixedStepsEqualAttentionInDoubles) {
+  run_batches(60, GetParam(), [](std::uint64_t, Dice& dice) {
+    const Axes axes = Axes::random(dice);
+    Batch b = random_batch(axes, dice, GetParam());
+    b.config.schedule.tiles = std::nullopt, b.config.schedule.pack_gqa = std::nullopt;
+    b.lengths = mixed_lengths(dice, axes.dim > 128 ? 1 : std::max(32 / axes.group, 1));
+    b.config.extents.batch = std::ssize(b.lengths.q), b.has_list = true;
+    return b;
+  });
 }
 
 }  // namespace

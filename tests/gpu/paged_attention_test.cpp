@@ -219,6 +219,66 @@ TEST_P(PagedOnGpu, DividesRequestsByWorkLists) {
   }
 }
 
+/// Prompts and decoding requests in one call, which makes a launch for either kind.
+TEST_P(PagedOnGpu, MixedStepsByWorkLists) {
+  const Device gpu = Device::cuda();
+  const Attention attention({.mask = masks::causal()});
+  for (const auto& [group, dim] : {std::pair{1, 64}, {4, 128}, {8, 128}}) {
+    SCOPED_TRACE(group);
+    const Lengths l{{1, 300, 0, 1, 4, 70, 1, 33}, {3000, 900, 0, 5, 1700, 70, 0, 40}};
+    PagedRequests p({.heads = 2 * group, .dim = dim, .head_dim_v = dim}, l, gpu, 5, DType::bf16,
+                    200);
+    p.batch.schedule = Tensor::full({schedule_words(8, gpu)}, -1, DType::i32, gpu);
+    attention.schedule(Stream(gpu), p.Q, p.cache, p.batch, p.batch.schedule);
+    p.run(attention);
+    const auto first = p.O.to_doubles();
+    for (int i = 0; i < 100; ++i) {
+      p.O.fill(NAN);
+      p.run(attention);
+      ASSERT_TRUE(same_bits(first, p.O.to_doubles())) << i;
+    }
+    p.expect(host_causal());
+    if (HasFatalFailure()) return;
+  }
+}
+
+/// A graph of attention by a list that was written before is replayed after a request changed from
+/// a prompt to decoding: its rows are not stored, others are. With a new list, all are.
+TEST_P(PagedOnGpu, ReplaysMixedStepsWithStaleLists) {
+  const Device gpu = Device::cuda();
+  const Stream stream = Stream::create(gpu);
+  const Attention attention({.mask = masks::causal()});
+  const auto step = [&](const std::vector<i32>& queries) {
+    return PagedRequests({}, {queries, {2500, 800, 300, 1200}}, gpu, 5, DType::bf16, 200);
+  };
+  PagedRequests p = step({1, 300, 200, 1});
+  p.batch.schedule = Tensor::full({schedule_words(4, gpu)}, -1, DType::i32, gpu);
+  const auto attend = [&] {
+    attention.paged(stream, p.Q, p.cache, p.O, p.batch, {p.Lse, p.Max, {}});
+  };
+  const auto schedule = [&] {
+    attention.schedule(stream, p.Q, p.cache, p.batch, p.batch.schedule);
+  };
+  schedule();
+  attend();
+  stream.synchronize();
+  const RecordedGraph graph(stream, attend);
+  const PagedRequests later = step({200, 1, 300, 1});
+  p.batch.q_offsets.copy_from(later.batch.q_offsets, stream);
+  stream.synchronize();
+  p.lengths = later.lengths, p.q_starts = later.q_starts;
+  for (const Tensor& t : {p.O, p.Lse, p.Max}) t.fill(NAN);
+  graph.replay(stream);
+  stream.synchronize();
+  const auto stale = p.Lse.to_doubles();
+  for (std::size_t row = 0; row < 502; ++row)
+    ASSERT_EQ(std::isnan(stale[row * 4]), row == 200) << row;
+  schedule();
+  graph.replay(stream);
+  stream.synchronize();
+  p.expect(host_causal());
+}
+
 /// Concurrent calls on two streams read one list and have separate partial results.
 TEST_P(PagedOnGpu, TwoStreamsShareOneSchedule) {
   const Device gpu = Device::cuda();

@@ -104,8 +104,9 @@ struct AttentionSchedule {
   std::optional<AttentionTileShape> tiles = {};
   /// Whether a query tile holds all heads of a GQA group, so that their keys are read once.
   /// Default: on for up to 16 queries per head; in `paged` and `varlen`, for one query or up to 64
-  /// rows of a group, but in `varlen` up to 32 if a group has one head. Ignored for several queries
-  /// in `paged` and `varlen` with large head dims (docs/serving.md), in `varlen` under block lists,
+  /// rows of a group, but in `varlen` up to 32 if a group has one head; in `paged`, also for the
+  /// requests with few queries of a mixed step with a work list. Ignored for several queries in
+  /// `paged` and `varlen` with large head dims (docs/serving.md), in `varlen` under block lists,
   /// with `tiles` and with other normalizations than softmax, and in dense calls for groups of one
   /// head or rows of a group that are not evenly spaced in memory.
   std::optional<bool> pack_gqa = {};
@@ -259,18 +260,20 @@ class Attention {
   /// head_dim_v]; lse and row_max [rows, heads]. Mask and score receive the request's index as `b`,
   /// and positions in the request, as with `align_bottom_right`. Keys at or beyond kv_lengths are
   /// not read. Rows of O after the last request's are not written. A query without keys gives 0.
-  /// The launch depends only on extents and on `max_seqlen_q`, so a recorded graph may be replayed
-  /// with other lengths, offsets, tables and contents. Block lists are not supported (T1688): a
+  /// Launches depend only on extents and on `max_seqlen_q`, so a recorded graph may be replayed
+  /// with other lengths, offsets, tables and contents. A step of prompts and decoding requests with
+  /// a work list makes two launches, one for either kind. Block lists are not supported (T1688): a
   /// mask that needs one visits all keys of its range. Throws CompileError also for T1680 to T1683;
   /// `cpu` and `sim` report T1687 and T1689 to T1691 (docs/serving.md).
   void paged(const Stream& stream, const Tensor& Q, const KvCache& cache, const Tensor& O,
              const KvBatch& batch, const AttentionExtras& extras = {},
              Loc at = std::source_location::current()) const;
 
-  /// Writes `schedule`, which distributes the work of a step with few queries per request over the
-  /// device, for all `paged` calls with the same batch, numbers of heads, head dims and rows of a
-  /// page: once for all layers of a model. Only shapes, types and the device of Q and the cache
-  /// are used. Lengths may change after it; results remain correct, but the work may be less
+  /// Writes `schedule`, which distributes the work of requests with few queries over the device,
+  /// for all `paged` calls with the same batch, numbers of heads, head dims and rows of a page:
+  /// once for all layers of a model. In a step that also has prompts, the list contains the others
+  /// only, and calls must have the same offsets. Only shapes, types and the device of Q and the
+  /// cache are used. Lengths may change after it; results remain correct, but the work may be less
   /// balanced. Throws CompileError as `paged` does, and T1662.
   void schedule(const Stream& stream, const Tensor& Q, const KvCache& cache, const KvBatch& batch,
                 const Tensor& schedule, Loc at = std::source_location::current()) const;

@@ -29,8 +29,9 @@ struct KvBatch {
   Tensor q_offsets;
   Tensor kv_lengths;              ///< i32 [requests]: keys, with those of this step; 0: none
   std::int64_t max_seqlen_q = 0;  ///< any bound of the number of queries per request
-  /// i32 [schedule_words], written by Attention::schedule: divides long requests of a call with few
-  /// queries per request over the SMs. Undefined: requests are not divided.
+  /// i32 [schedule_words], written by Attention::schedule: divides long requests with few queries
+  /// over the SMs, in a separate launch if the step also has prompts (docs/serving.md). Undefined:
+  /// requests are not divided, and there is one launch.
   Tensor schedule = {};
 };
 
