@@ -66,12 +66,8 @@ TEST_P(MixedSteps, GroupsAndHeadDims) {
     std::int64_t dim, rows;
     i32 few;
   };
-  for (const auto& [group, dim, rows, few] : {Case{1, 64, 16, 32},
-                                              {4, 128, 64, 8},
-                                              {8, 80, 1, 4},
-                                              {5, 64, 24, 6},
-                                              {71, 64, 16, 1},
-                                              {2, 256, 16, 1}}) {
+  for (const auto& [group, dim, rows, few] :
+       {Case{1, 64, 16, 32}, {4, 128, 64, 8}, {5, 80, 1, 6}, {71, 64, 16, 1}, {2, 256, 16, 1}}) {
     SCOPED_TRACE(testing::Message() << group << " heads per kv head, head dim " << dim);
     const std::int64_t kv_heads = group > 8 ? 1 : 2;
     const PagedRequests p = step_of(mixed(few, group), GetParam(),
