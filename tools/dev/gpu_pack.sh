@@ -28,7 +28,7 @@ if [ "${1:-}" = --libraries ]; then
   mkdir -p "$folder/lib"
   cp -P $tree/lib/libtegula*.so* "$folder/lib/"
   find "$folder/lib" -type f -exec strip --strip-unneeded {} +
-  check_size "$folder" $((32 * 1000 * 1000))
+  check_size "$folder" $((48 * 1000 * 1000))
   exit
 fi
 
