@@ -4,7 +4,7 @@
 # .gpu/run.sh differential/ '--gtest_filter=*cuda*'.
 #
 # gpu_pack.sh --libraries FOLDER fills FOLDER/lib with the files that bench/compare.py compares: the stripped libraries, at most
-# 32 MB, so that two such folders fit the 64 MiB that a GPU machine accepts.
+# 48 MB: compressed, two such folders fit the 64 MiB that a GPU machine accepts.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 limit=$((50 * 1000 * 1000))
