@@ -15,9 +15,11 @@
 #include "ir/text.h"
 #include "runtime/reachable_memory.h"
 #include "runtime/records.h"
+#include "runtime/released_memory.h"
 #include "runtime/warnings.h"
 #include "support/env.h"
 #include "support/errors.h"
+#include "support/released_read.h"
 #include "tegula/profiler_range.h"
 
 namespace tegula::runtime {
@@ -47,6 +49,9 @@ std::string hint_of(std::string_view code) {
     return "make the tensor long enough, or give the element a value: fill_absent(x(i), 0), or "
            "where(i < x.dim(0), x(i), 0)";
   if (code == "T1315") return "wait with an atomic: wait_until, or atomic_add(p, 0) that acquires";
+  if (code == "T1693")
+    return "release pages when no request needs them any more, store a page's rows before they are "
+           "read, or give entries of pages without contents the number -1";
   if (code == "T1319")
     return "use distinct indices, or combine the values: atomic_add, or scatter with Combine::add";
   return {};
@@ -75,6 +80,10 @@ template <class Findings>
                    f.loc,
                    {},
                    hint_of(code(f.kind))});
+  const auto released =
+      std::ranges::find(findings, "T1693", [](const auto& f) { return code(f.kind); });
+  if (released != std::ranges::end(findings))
+    throw ReleasedRead(std::move(all), static_cast<std::uintptr_t>(released->address));
   throw ProgramError(std::move(all));
 }
 
@@ -202,6 +211,8 @@ void CompiledKernel::run_on_cpu(std::span<const LaunchArg> args) const {
   options.find_unstored = true;
   const auto reachable = reachable_memory(tile);
   options.reachable = reachable;
+  const auto released = released_memory();
+  options.released = released;
   const auto found = ir::evaluate(tile, eval_args(tile, args), options);
   read_records();
   if (!found.clean()) throw_findings(tile.info.name, "cpu", found.findings, tile, args);
@@ -223,6 +234,8 @@ void CompiledKernel::run_on_sim(std::span<const LaunchArg> args) const {
   ir::walk(tile, tile.body(), [&](ir::OpId op) {
     if (ir::updates_elements(tile, op)) options.updates.push_back(tile[op].loc);
   });
+  const auto released = released_memory();
+  options.released = released;
   std::vector<codegen::TensorMap> maps;
   std::array<std::uint32_t, 2> counters{};
   options.ranges.push_back({counters.data(), counters.data() + counters.size()});

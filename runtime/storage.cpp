@@ -10,6 +10,7 @@
 
 #include "runtime/context.h"
 #include "runtime/place_of_call.h"
+#include "runtime/released_memory.h"
 #include "support/errors.h"
 #include "tegula/int_math.h"
 
@@ -59,7 +60,8 @@ std::shared_ptr<void> allocate_host(std::size_t bytes, Device device, Loc at) {
     const std::lock_guard lock(registry().mutex);
     registry().by_begin[begin] = {begin, bytes};
   }
-  return std::shared_ptr<void>(first, [begin](void* usable) {
+  return std::shared_ptr<void>(first, [begin, bytes](void* usable) {
+    forget_released(begin, begin + bytes);
     {
       const std::lock_guard lock(registry().mutex);
       registry().by_begin.erase(begin);
@@ -124,6 +126,7 @@ std::shared_ptr<void> list_borrowed(HostAllocation memory, std::shared_ptr<void>
   }
   return std::shared_ptr<void>(owner.get(), [at, owner](void*) {
     const std::lock_guard unlisting(registry().mutex);
+    forget_released(at->begin, at->begin + at->bytes);
     registry().borrowed.erase(at);
   });
 }

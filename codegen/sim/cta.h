@@ -169,6 +169,9 @@ class Cta {
   GlobalLock global_lock() { return GlobalLock(global().shadow().mutex(), std::defer_lock); }
   void touch_global(Warp& w, const Instr& i, GlobalLock& lock, std::uint64_t address,
                     std::uint64_t bytes, int lane, GlobalUse use);
+  /// Reports a read of released memory.
+  void check_released(Warp& w, const Instr& i, std::uint64_t address, std::uint64_t bytes,
+                      int lane = -1);
   /// Returns true if the op stores what it computes from the elements it overwrites.
   bool updates(const Instr& i) const;
   /// Reports an element whose value is about to change, or is updated, if this op of the program

@@ -13,6 +13,7 @@ std::uint32_t Cta::home() const {
 
 void Cta::touch_global(Warp& w, const Instr& i, GlobalLock& lock, std::uint64_t address,
                        std::uint64_t bytes, int lane, GlobalUse use) {
+  if (use == GlobalUse::Read) check_released(w, i, address, bytes, lane);
   GlobalShadow& shadow = global().shadow();
   if (!shadow.is_watched(address)) return;
   if (!lock) lock.lock();
@@ -26,12 +27,25 @@ void Cta::touch_global(Warp& w, const Instr& i, GlobalLock& lock, std::uint64_t 
 
 void Cta::touch_global(Warp& w, const Instr& i, Agent agent, Tick tick, std::uint64_t address,
                        std::uint64_t bytes, GlobalUse use) {
+  if (use == GlobalUse::Read) check_released(w, i, address, bytes);
   GlobalShadow& shadow = global().shadow();
   if (!shadow.is_watched(address)) return;
   const std::lock_guard lock(shadow.mutex());
   accessing_ = &w;
   const GlobalRecord record{tick, home(), i.id.index, 0, w.turn, agent};
   shadow.access(address, bytes, use, {record, &w.known, agents}, on_global_conflict_);
+}
+
+void Cta::check_released(Warp& w, const Instr& i, std::uint64_t address, std::uint64_t bytes,
+                         int lane) {
+  const std::span<const ir::ReleasedMemory> all = launch.options.released;
+  if (all.empty()) return;
+  const auto element = ir::find_released(all, address, bytes);
+  if (!element) return;
+  report(w, i, Detector::ReleasedRead,
+         fmt::format("reads {}, which was released and has not been written since",
+                     global().describe(*element)),
+         lane, *element);
 }
 
 namespace {

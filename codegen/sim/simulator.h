@@ -156,8 +156,9 @@ struct SimOptions {
   int resident = 8;  ///< CTAs (or clusters) that one host thread may run alternately; those that
                      ///< wait for each other must fit
   int threads = 1;   ///< host threads that share the CTAs of the grid
-  int max_findings = 64;            ///< distinct findings kept
-  std::vector<GlobalRange> ranges;  ///< empty: global addresses are not checked
+  int max_findings = 64;                              ///< distinct findings kept
+  std::vector<GlobalRange> ranges;                    ///< empty: global addresses are not checked
+  std::span<const ir::ReleasedMemory> released = {};  ///< elements of which reads are reported
   /// Scatters of values that are computed from the elements they overwrite: of two equal indices,
   /// one update is lost even if the values are equal.
   std::vector<Loc> updates = {};

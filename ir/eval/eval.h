@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "ir/eval/cell.h"
+#include "ir/eval/released_memory.h"
 
 namespace tegula::ir {
 
@@ -80,6 +81,7 @@ struct Finding {
   Loc loc;
   std::array<std::int64_t, 3> program{};  ///< the first program in which it was detected
   std::int64_t count = 1;                 ///< number of elements, over all programs
+  std::uintptr_t address = 0;             ///< of the first element, if it is released memory
 
   /// Returns "race: ... (program 1, 0, 0)".
   std::string what() const;
@@ -112,6 +114,8 @@ struct EvalOptions {
   int threads = 0;
   /// Memory in addition to that of the arguments, for kernels that take addresses.
   std::span<const HostMemory> reachable = {};
+  /// Elements of which reads are reported, ascending.
+  std::span<const ReleasedMemory> released = {};
   /// Number of iterations after which a loop is considered endless.
   std::int64_t loop_limit = 10'000'000;
 };

@@ -157,6 +157,7 @@ void eval_Load(Program& p, OpId id) {
       std::uint64_t bits = 0;
       std::memcpy(&bits, address, size);
       out.cells[i] = from_bits(bits, op.pointee());
+      if (p.checks_released()) p.check_released(*region, address, size, id);
       p.touch_read(*region, address, size, id);
       op.check_promise(i);
     }

@@ -178,11 +178,12 @@ bool Program::count_repeat(FindingKind kind, OpId op) {
   return evaluation_.counts(kind, op);
 }
 
-void Program::add_finding(FindingKind kind, OpId op, Loc loc, std::string text) {
+void Program::add_finding(FindingKind kind, OpId op, Loc loc, std::string text,
+                          std::uintptr_t address) {
   const std::lock_guard lock(evaluation_.mutex);
   // Another thread may have added the same finding while the text was formatted.
   if (evaluation_.counts(kind, op)) return;
-  evaluation_.found.push_back({op, {kind, std::move(text), loc, coordinates()}});
+  evaluation_.found.push_back({op, {kind, std::move(text), loc, coordinates(), 1, address}});
 }
 
 void Program::report_poison(OpId id, std::string_view before, std::string_view after, OpId origin) {
@@ -243,6 +244,18 @@ void Program::touch_read(const MemoryRegion& region, const std::byte* address, s
   if (const auto other =
           evaluation_.memory.races.read(*region.shadow, address, size, clock_, id.index))
     report_race(region, address, id, *other);
+}
+
+void Program::check_released(const MemoryRegion& region, const std::byte* address, std::size_t size,
+                             OpId id) {
+  const auto element =
+      find_released(evaluation_.options.released, reinterpret_cast<std::uintptr_t>(address), size);
+  if (!element || count_repeat(FindingKind::ReleasedRead, id)) return;
+  const Memory& m = evaluation_.memory;
+  add_finding(FindingKind::ReleasedRead, id, op(id).loc,
+              fmt::format("reads {}, which was released and has not been written since",
+                          m.describe(region, m.address_of(region, address))),
+              *element);
 }
 
 void Program::touch_write(const MemoryRegion& region, const std::byte* address, std::size_t size,

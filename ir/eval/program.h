@@ -190,6 +190,10 @@ class Program {
 
   /// Report an access to `size` bytes of `region` at `address` to the race detector.
   void touch_read(const MemoryRegion& region, const std::byte* address, std::size_t size, OpId op);
+  bool checks_released() const { return !evaluation_.options.released.empty(); }
+  /// Reports a read of released memory.
+  void check_released(const MemoryRegion& region, const std::byte* address, std::size_t size,
+                      OpId op);
   void touch_write(const MemoryRegion& region, const std::byte* address, std::size_t size, OpId op);
   /// Reports an element of `stored` that was written twice, with different values; clears the list.
   void report_repeats(OpId op);
@@ -237,7 +241,8 @@ class Program {
  private:
   void bind_params();
   bool count_repeat(FindingKind kind, OpId op);
-  void add_finding(FindingKind kind, OpId op, Loc loc, std::string text);
+  void add_finding(FindingKind kind, OpId op, Loc loc, std::string text,
+                   std::uintptr_t address = 0);
   void touch_in_steps(const MemoryRegion& region, const std::byte* address, std::size_t size,
                       OpId op, StepUse use);
   void report_race(const MemoryRegion& region, const std::byte* address, OpId op, Touch other);

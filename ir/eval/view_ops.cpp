@@ -239,8 +239,13 @@ void read_box(Program& p, OpId id, const Box& box, Cell* cells) {
     for_each_inside(
         box, [&](std::size_t i, const std::byte* address) { cells[i] = read_element<T>(address); });
   });
-  if (box.region == nullptr || box.region->shadow == nullptr) return;
+  if (box.region == nullptr) return;
   const auto size = static_cast<std::size_t>(size_bytes(box.tensor->dtype));
+  if (p.checks_released())
+    for_each_inside(box, [&](std::size_t, const std::byte* address) {
+      p.check_released(*box.region, address, size, id);
+    });
+  if (box.region->shadow == nullptr) return;
   for_each_inside(box, [&](std::size_t, const std::byte* address) {
     p.touch_read(*box.region, address, size, id);
   });

@@ -13,6 +13,7 @@
 #include "kernels/attention/cache_arguments.h"
 #include "kernels/attention/forward_kernel.h"
 #include "kernels/attention/heuristics.h"
+#include "kernels/attention/released_pages.h"
 #include "kernels/attention/table_reads.h"
 #include "kernels/attention/work_list.h"
 #include "kernels/attention/work_list_check.h"
@@ -508,7 +509,11 @@ void Attention::varlen(const Stream& stream, const Tensor& Q, const Tensor& K, c
 void Attention::paged(const Stream& stream, const Tensor& Q, const KvCache& cache, const Tensor& O,
                       const KvBatch& batch, const AttentionExtras& extras, Loc at) const {
   const detail::CallPlace here(at);
-  kernels_->call_paged(stream, Q, cache, O, batch, extras);
+  try {
+    kernels_->call_paged(stream, Q, cache, O, batch, extras);
+  } catch (const ReleasedRead& e) {
+    throw_released_page(e, cache, batch);
+  }
 }
 
 void Attention::schedule(const Stream& stream, const Tensor& Q, const KvCache& cache,

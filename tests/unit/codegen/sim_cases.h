@@ -334,6 +334,15 @@ inline const std::string kQuotient = kernel(32, R"(
   st_global %at, %q [width = 1]
 )");
 
+/// Threads store words that the host has not released: of 256, those from 160 to 191 are.
+inline const std::string kReleased = kernel(32, R"(
+  %away = const [value = 128] : i32
+  %from = addptr %g, %away
+  %at = addptr %from, %t
+  %v = ld_global %at [width = 1] : i32
+  st_global %out, %v [width = 1]
+)");
+
 inline const std::string bar = "bar_sync %zero [count = 64]";
 inline const std::string kBarOfFlag = "bar_sync %zero [count = 64]\n    %before";
 
@@ -425,6 +434,7 @@ inline std::vector<Case> global_cases() {
       {Detector::DivisionByZero, "stored quotient by zero", kQuotient, "%t, %one", "%t, %zero"},
       {Detector::ScatterRepeats, "lanes store different values to one element", kQuotient,
        "%at = addptr %g, %t", "%at = addptr %g, %zero"},
+      {Detector::ReleasedRead, "released words are read", kReleased, "value = 128", "value = 160"},
       checked(Detector::OutsideRead, "element read outside its view", "inside"),
       checked(Detector::LostElements, "accumulator that loses an element", "elements"),
       checked(Detector::ContractionDiffers, "operands of different lengths", "contraction"),

@@ -11,10 +11,14 @@ Report run(const std::string& text, Grid grid, std::uint64_t seed, DetectorSet d
   const auto in = matrix_map(matrix, 64, 64, 64, 64, 128),
              out = matrix_map(copied, 64, 64, 64, 64, 128);
   std::fill(words.begin(), words.end(), 0);
+  std::fill(words.begin() + 160, words.begin() + 192, -1);
+  const auto first = reinterpret_cast<std::uintptr_t>(words.data() + 160);
+  const std::vector<ir::ReleasedMemory> released{{first, first + 32 * 4, 4}};
   Launch1 l;
   l.options.seed = seed;
   l.options.detectors = detectors;
   l.options.max_steps = 20000;
+  l.options.released = released;
   l.options.ranges = {{matrix.data(), matrix.data() + matrix.size()},
                       {copied.data(), copied.data() + copied.size()}};
   l.map(in).map(out).pointer(words).pointer(matrix);

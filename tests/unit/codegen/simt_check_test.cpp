@@ -35,7 +35,8 @@ constexpr std::array kUnseen{Detector::LaneRace,       Detector::MbarrierWait,
                              Detector::DivisionByZero, Detector::ScatterRepeats,
                              Detector::LostElements,   Detector::ContractionDiffers,
                              Detector::WorkList,       Detector::PageEntry,
-                             Detector::PageRoom,       Detector::RequestLengths};
+                             Detector::PageRoom,       Detector::RequestLengths,
+                             Detector::ReleasedRead};
 /// Cases that the check misses of detectors that it supports.
 constexpr std::array<std::string_view, 10> kUnseenCases{
     "lock never given back",

@@ -264,7 +264,7 @@ class Attention {
   /// with other lengths, offsets, tables and contents. A step of prompts and decoding requests with
   /// a work list makes two launches, one for either kind. Block lists are not supported (T1688): a
   /// mask that needs one visits all keys of its range. Throws CompileError also for T1680 to T1683;
-  /// `cpu` and `sim` report T1687 and T1689 to T1691 (docs/serving.md).
+  /// `cpu` and `sim` report T1687, T1689 to T1691 and T1693 (docs/serving.md).
   void paged(const Stream& stream, const Tensor& Q, const KvCache& cache, const Tensor& O,
              const KvBatch& batch, const AttentionExtras& extras = {},
              Loc at = std::source_location::current()) const;
