@@ -1,7 +1,10 @@
 // A repeated call: patches addresses and extents into the argument blocks of its plan's launches.
 #include "dsl/call_plan.h"
 
+#include <fmt/format.h>
+
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -105,6 +108,18 @@ void check_apart(const CallPlan& plan, const CallSlots& values) {
   }
 }
 
+/// On a GPU, the next call of the stream uses the same counters and requires zeros.
+void check_counters(const CallPlan& plan, const CallSlots& values) {
+  for (std::size_t i = 0; i < plan.made.size(); ++i) {
+    if (plan.made[i].from != MadeTensor::From::counters) continue;
+    const Tensor& counters = *values.tensor(static_cast<int>(slots::kMade + i));
+    const auto* first = static_cast<const std::uint32_t*>(counters.data());
+    for (std::int64_t n = 0; n < counters.numel(); ++n)
+      if (first[n] != 0)
+        throw InternalError(fmt::format("a call leaves its counter {} at {}", n, first[n]));
+  }
+}
+
 void launch_step(const PlanStep& step, const CallSlots& values, const Stream& stream) {
   Room<LaunchArg, CallArgs::kMax> args;
   for (std::size_t i = 0; i < step.args.size(); ++i) args.make(i, values[step.args[i]]);
@@ -149,6 +164,7 @@ void CallPlan::run(const Stream& stream, std::span<const HostArg> args,
   check_apart(*this, values);  // includes the views that a recorded plan makes
   for (const PlanStep& step : steps) launch_step(step, values, stream);
   for (const LookedAtStep& step : looked_at) launch_step(step, values, stream);
+  if (stream.device().on_host()) check_counters(*this, values);
 }
 
 }  // namespace tegula::dsl
