@@ -19,8 +19,8 @@
 #include "runtime/warnings.h"
 #include "support/env.h"
 #include "support/errors.h"
-#include "support/released_read.h"
 #include "tegula/profiler_range.h"
+#include "tegula/released_read.h"
 
 namespace tegula::runtime {
 namespace {

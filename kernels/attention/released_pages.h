@@ -1,6 +1,6 @@
 #pragma once
-#include "support/released_read.h"
 #include "tegula/kernels/kv_cache.h"
+#include "tegula/released_read.h"
 
 namespace tegula::kernels {
 

@@ -328,21 +328,6 @@ inline const std::string kTrap = kernel(32, R"(
   if %c { trap } { }
 )");
 
-inline const std::string kQuotient = kernel(32, R"(
-  %q = div %t, %one
-  %at = addptr %g, %t
-  st_global %at, %q [width = 1]
-)");
-
-/// Threads store words that the host has not released: of 256, those from 160 to 191 are.
-inline const std::string kReleased = kernel(32, R"(
-  %away = const [value = 128] : i32
-  %from = addptr %g, %away
-  %at = addptr %from, %t
-  %v = ld_global %at [width = 1] : i32
-  st_global %out, %v [width = 1]
-)");
-
 inline const std::string bar = "bar_sync %zero [count = 64]";
 inline const std::string kBarOfFlag = "bar_sync %zero [count = 64]\n    %before";
 

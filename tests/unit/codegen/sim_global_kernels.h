@@ -35,6 +35,21 @@ inline std::string exchange_in_global(int distance) {
 )");
 }
 
+/// Threads store words that the host has not released: of 256, those from 160 to 191 are.
+inline const std::string kReleased = kernel(32, R"(
+  %away = const [value = 128] : i32
+  %from = addptr %g, %away
+  %at = addptr %from, %t
+  %v = ld_global %at [width = 1] : i32
+  st_global %out, %v [width = 1]
+)");
+
+inline const std::string kQuotient = kernel(32, R"(
+  %q = div %t, %one
+  %at = addptr %g, %t
+  st_global %at, %q [width = 1]
+)");
+
 /// Each CTA takes a lock, adds to 32 words, and gives the lock back.
 inline const std::string kLock = kernel(32, R"(
   %c250 = const [value = 250] : i32

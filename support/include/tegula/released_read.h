@@ -7,7 +7,8 @@
 
 namespace tegula {
 
-/// A kernel has read memory that the host released (T1693 is among the diagnostics).
+/// Thrown on `cpu` and `sim` by a kernel that has read memory which the host has released (T1693 is
+/// among the diagnostics; tegula/poison.h).
 class ReleasedRead : public ProgramError {
  public:
   ReleasedRead(std::vector<Diagnostic> all, std::uintptr_t address)
