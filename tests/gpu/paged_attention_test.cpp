@@ -1,9 +1,12 @@
 // Attention over paged caches on a GPU, launched and in recorded graphs; twin:
 // tests/differential/attention/paged_test.cpp.
+#include <cmath>
+#include <random>
 #include <thread>
 
 #include "tegula/kernels/masks.h"
-#include "tests/differential/attention/paged_tensors.h"
+#include "tegula/poison.h"
+#include "tests/fuzz/random_paged_attention.h"
 #include "tests/gpu/by_back_end.h"
 #include "tests/gpu/recorded_graph.h"
 
@@ -130,6 +133,62 @@ TEST_P(PagedOnGpu, MissingPagesAreZero) {
     p.expect({});
     if (HasFatalFailure()) return;
   }
+}
+
+/// Points of the grid of page rows, groups and head dims, with random layouts, masks, scores,
+/// types, lengths next to those of pages and blocks, work lists and moved pages.
+TEST_P(PagedOnGpu, RandomBatches) {
+  run_batches(12, Device::cuda(), [](std::uint64_t seed, Dice& dice) {
+    return random_batch(CacheAxes::of_grid(seed), dice, Device::cuda());
+  });
+}
+
+/// Pages that begin more than 2^32 bytes after the cache: threads copy pages of 24 rows, TMA loads
+/// those of 32. The first pages are never read.
+TEST_P(PagedOnGpu, AppendsToLargeCachesAndReadsThem) {
+  constexpr std::int64_t kApart = (std::int64_t{1} << 31) + 512;  // elements of a page to the next
+  const Device gpu = Device::cuda();
+  Tensor memory;
+  try {
+    memory = Tensor::empty({2 * kApart + 4 * 64 * 64}, DType::bf16, gpu);
+  } catch (const DeviceError&) {
+    GTEST_SKIP() << "no 9 GB of memory";
+  }
+  for (const i32 rows : {24, 32}) {
+    SCOPED_TRACE(rows);
+    const PagedRequests p({.rows = rows, .kv_heads = 1, .shares_pages = false}, {{2}, {rows + 5}},
+                          gpu);
+    const auto large = [&](std::int64_t first) {
+      const Tensor from = memory.slice(0, first, memory.size(0));
+      return Tensor::borrow(from.data(), {3, rows, 1, 64}, DType::bf16, gpu, {kApart, 64, 64, 1});
+    };
+    const KvCache cache{large(0), large(64 * 64),
+                        Tensor::from(std::vector<i32>{1, 2}, {1, 2}, gpu)};
+    const Tensor K = Tensor::normal({2, 1, 64}, DType::bf16, 0, 1, 11, gpu),
+                 V = Tensor::normal({2, 1, 64}, DType::bf16, 0, 1, 12, gpu);
+    for (const auto& [of, to] : {std::pair{p.cache.k, cache.k}, {p.cache.v, cache.v}})
+      for (const std::int64_t page : {1, 2})
+        to.select(0, page).copy_from(of.select(0, p.table[static_cast<std::size_t>(page - 1)]));
+    append(Stream(gpu), K, V, cache, p.batch);
+    append(Stream(gpu), K, V, p.cache, p.batch);
+    const Attention attention({.mask = masks::causal()});
+    attention.paged(Stream(gpu), p.Q, cache, p.O, p.batch, {p.Lse, p.Max, {}});
+    p.expect(host_causal());
+    if (HasFatalFailure()) return;
+  }
+}
+
+/// A released page is NaN; a request that does not have it is not affected.
+TEST_P(PagedOnGpu, ReleasedPagesAreNaN) {
+  const Device gpu = Device::cuda();
+  const Attention attention({.mask = masks::causal()});
+  const PagedRequests p({.shares_pages = false}, {{1, 1}, {50, 40}}, gpu);
+  const std::int64_t page = p.at(1, 16).first;
+  for (const Tensor& t : {p.cache.k, p.cache.v}) poison(t.slice(0, page, page + 1));
+  p.run(attention);
+  const auto row = [&](std::int64_t of) { return p.O.select(0, of).to_doubles(); };
+  EXPECT_TRUE(std::ranges::all_of(row(1), [](double x) { return std::isnan(x); }));
+  EXPECT_TRUE(std::ranges::none_of(row(0), [](double x) { return std::isnan(x); }));
 }
 
 /// Two threads call one object on separate streams; 100 calls give equal bits.

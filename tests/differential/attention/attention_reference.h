@@ -126,9 +126,11 @@ inline void expect_row(const HostAttention& host, const Head& t, int b, int h, s
   }
   const double lse = sum == 0 ? -INFINITY : top + std::log(sum);
   if (t.lse[i] != lse) {  // both may be -inf
+    ASSERT_TRUE(std::isfinite(lse)) << "lse of " << i << ": " << t.lse[i];
     ASSERT_NEAR(t.lse[i], lse, 1e-3 * (1 + std::abs(lse))) << "lse of " << i;
   }
   if (!t.max.empty() && t.max[i] != largest) {
+    ASSERT_TRUE(std::isfinite(largest)) << "row_max of " << i << ": " << t.max[i];
     ASSERT_NEAR(t.max[i], largest, 1e-3 * (1 + std::abs(largest))) << "row_max of " << i;
   }
 }

@@ -200,6 +200,78 @@ TEST_P(PagedSchedule, TwoStreamsShareOneList) {
   }
 }
 
+/// Maxima of parts are far below 0, which parts that do not exist must not replace.
+TEST_P(PagedSchedule, ScoresFarBelowZero) {
+  const PagedRequests p = requests({1500, 3}, GetParam());
+  const Attention attention({.mask = masks::causal(),
+                             .score = [](Tile s, Tile, Tile, Tile, Tile) { return s - 150.0f; }});
+  EXPECT_GT(parts_of(attention, p)[0], 1);
+  HostAttention host = host_causal();
+  host.score = [](double s, int, int, int, int) { return s - 150; };
+  run_by_list(attention, p);
+  p.expect(host);
+}
+
+/// The last program reads the results of some parts at a time, and rescales what it has.
+TEST_P(PagedSchedule, ManyParts) {
+  const Attention attention({.mask = masks::causal()});
+  const PagedRequests p = requests(
+      {6000}, GetParam(), {.rows = 64, .heads = 8, .kv_heads = 1, .dim = 32, .head_dim_v = 32});
+  EXPECT_GT(parts_of(attention, p)[0], 20);
+  run_by_list(attention, p);
+  p.expect(host_causal());
+}
+
+/// Only requests with queries have work.
+TEST_P(PagedSchedule, RequestsWithoutQueriesAreOnePart) {
+  const PagedRequests p({}, {{1, 0}, {1500, 2000}}, GetParam(), 5, DType::bf16, kColumns);
+  const std::vector<int> parts = parts_of(Attention({.mask = masks::causal()}), p);
+  EXPECT_GT(parts[0], 1);
+  EXPECT_EQ(parts[1], 1);
+}
+
+/// The kernel that writes a list processes 512 requests at a time: entries and slots continue.
+TEST_P(PagedSchedule, ListsOfManyRequests) {
+  const Attention attention({.mask = masks::causal()});
+  std::vector<i32> kv(1200, 1);
+  const std::size_t divided[] = {3, 700, 1100};
+  for (const std::size_t b : divided) kv[b] = 1500;
+  const Device device = GetParam();
+  const std::int64_t count = std::ssize(kv);
+  const Tensor pages = Tensor::zeros({1, 16, 1, 16}, DType::bf16, device),
+               Q = Tensor::zeros({count, 2, 16}, DType::bf16, device),
+               list = Tensor::full({schedule_words(count, device)}, -1, DType::i32, device);
+  const KvCache cache{pages, pages, Tensor::zeros({count, kColumns}, DType::i32, device)};
+  const KvBatch batch{Tensor::iota({count + 1}, DType::i32, device), Tensor::from(kv, device), 1};
+  attention.schedule(Stream(device), Q, cache, batch, list);
+  const auto words = list.to_doubles();
+  std::vector<int> parts(kv.size());
+  std::vector<std::pair<int, int>> slots;  // first and end of divided requests
+  for (std::size_t i = 0; i + 3 < words.size() && words[i] >= 0; i += 4) {
+    if (words[i + 1] >= words[i + 2]) continue;
+    ++parts[static_cast<std::size_t>(words[i])];
+    if (words[i + 2] > 1 && words[i + 1] == 0)
+      slots.emplace_back(static_cast<int>(words[i + 3]),
+                         static_cast<int>(words[i + 3] + words[i + 2]));
+  }
+  for (std::size_t b = 0; b < kv.size(); ++b) EXPECT_EQ(parts[b] > 1, kv[b] > 1) << b;
+  EXPECT_EQ(std::ranges::count(parts, 0), 0);
+  ASSERT_EQ(slots.size(), 3);
+  std::ranges::sort(slots);
+  EXPECT_TRUE(slots[0].second <= slots[1].first && slots[1].second <= slots[2].first);
+}
+
+/// With as many tiles as half of the SMs, a request has as many parts as there are slots.
+TEST_P(PagedSchedule, PartsInAllSlots) {
+  if (GetParam().kind == DeviceKind::cuda) GTEST_SKIP() << "for the number of SMs of the host";
+  const Attention attention({.mask = masks::causal()});
+  const PagedRequests p =
+      requests({1000}, GetParam(), {.heads = 66, .kv_heads = 66, .dim = 32, .head_dim_v = 32});
+  EXPECT_EQ(parts_of(attention, p)[0], 4);
+  run_by_list(attention, p);
+  p.expect(host_causal());
+}
+
 /// A list fits other lengths than those that it was written for.
 TEST_P(PagedSchedule, ListsOfOtherLengths) {
   const Attention attention({.mask = masks::causal()});

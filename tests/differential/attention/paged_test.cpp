@@ -111,7 +111,7 @@ TEST_P(Paged, MasksAndScoresSeePositions) {
   host.score = [](double s, int b, int h, int q, int kv) { return s + (kv - q) * 0.01 * (b + h); };
   host.sink = [](int h) { return 0.5 * h; };
   const Tensor sinks = Tensor::from(std::vector<float>{0, 0.5, 1, 1.5}, GetParam());
-  for (const Lengths& l : {around(16), decoding(16)}) {
+  for (const Lengths& l : {around(16), decoding(16), Lengths{{4, 2}, {90, 20}}}) {
     const PagedRequests p({}, l, GetParam());
     p.run(attention, Stream(GetParam()), sinks);
     p.expect(host);
@@ -199,15 +199,31 @@ TEST_P(Paged, EqualsDenseCalls) {
   }
 }
 
-/// Keys of a page that a request does not have are zeros.
+/// Keys of a page that a request does not have are zeros: of a full one, and of the last one.
 TEST_P(Paged, MissingPagesAreZero) {
-  const PagedRequests p({}, {{1}, {40}}, GetParam());
-  p.cache.table.slice(1, 1, 2).fill(-1);
-  p.run(Attention({}));
-  const auto [page, row] = p.at(0, 16);
-  for (const Tensor& t : {p.cache.k, p.cache.v}) t.select(0, page).fill(0);
-  p.expect({});
-  EXPECT_EQ(row, 0);
+  for (const std::int64_t entry : {1, 2}) {
+    const PagedRequests p({}, {{1}, {40}}, GetParam());
+    p.cache.table.slice(1, entry, entry + 1).fill(-1);
+    p.run(Attention({}));
+    const auto [page, row] = p.at(0, 16 * entry);
+    for (const Tensor& t : {p.cache.k, p.cache.v}) t.select(0, page).fill(0);
+    p.expect({});
+    EXPECT_EQ(row, 0);
+    if (HasFatalFailure()) return;
+  }
+}
+
+/// More keys than the table has pages for are reported, and reduced to those that it has.
+TEST_P(Paged, LengthsEndWithTheTable) {
+  const Attention attention({.mask = masks::causal()});
+  for (const i32 queries : {1, 20}) {
+    const PagedRequests p({}, {{queries, 1}, {48, 20}}, GetParam());
+    p.batch.kv_lengths.slice(0, 0, 1).fill(60);
+    const auto run = [&] { p.run(attention); };
+    EXPECT_EQ(finding_of(run).substr(0, 5), GetParam().kind == DeviceKind::cuda ? "" : "T1690");
+    p.expect(host_causal());
+    if (HasFatalFailure()) return;
+  }
 }
 
 /// Tiles that need most of shared memory: the table of distances is allocated after the keys, so

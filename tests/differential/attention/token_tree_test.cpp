@@ -116,6 +116,14 @@ TEST_P(TokenTrees, EqualAttentionInDoubles) {
       }
 }
 
+/// The bits of a node are several words.
+TEST_P(TokenTrees, NodesOfSeveralWords) {
+  const Step step({.heads = 2, .kv_heads = 1}, {{40, 3}, {90, 50}}, 70, GetParam(), 8);
+  step.write_bits();
+  step.requests.run(Attention({.mask = masks::tree(step.requests.batch, step.bits, 70)}));
+  step.requests.expect(step.host());
+}
+
 /// New trees and lengths need no new mask and no compilation.
 TEST_P(TokenTrees, ChangeBetweenCalls) {
   const Lengths l{{4, 4, 2}, {100, 64, 300}};
