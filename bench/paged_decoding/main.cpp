@@ -241,11 +241,16 @@ void report(const Stream& stream, const Rows& all, const MixedStep& step, std::i
                  for (const Requests* r : {&of_prompts, &std::as_const(decoding)})
                    attention.paged(stream, r->Q, r->cache, r->O, r->batch);
                });
+  // Tiles of the list in a mixed step have up to 32 rows.
+  decoding.batch.max_seqlen_q = 32 / (kHeads / kKvHeads);
+  us_of_list(stream, attention, decoding);
+  const double of_32_rows = us_of_call(stream, attention, decoding);
   std::fputs(fmt::format("{:<34} pages of {:<4} read {:7.1f} us, without list {:7.1f} us, by list "
-                         "{:7.1f} us, separate calls {:7.1f} us (prompts {:.1f}, decoding {:.1f}), "
+                         "{:7.1f} us, separate calls {:7.1f} us (prompts {:.1f}, decoding {:.1f}, "
+                         "in tiles of 32 rows {:.1f}), "
                          "writing the list {:.1f} us\n",
                          step.name, rows, floor, without, by_list, separate, prompts_alone,
-                         decoding_alone, list)
+                         decoding_alone, of_32_rows, list)
                  .c_str(),
              stdout);
   std::fflush(stdout);
