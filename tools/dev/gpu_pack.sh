@@ -94,7 +94,7 @@ run_all() {
         local times_host=0
         [[ $file = *runtime_launch* || $file = *queued_calls* ]] && times_host=1
         local shards=1  # files of many kernels are compiled by several processes
-        [[ $file = *random_moe* || $file = *device_kernels* || $file = *attention_backward* ]] && shards=8
+        [[ $file = *random_moe* || $file = *device_kernels* || $file = *attention_backward* || $file = *paged_attention* ]] && shards=8
         [[ $file = *"$filter"* ]] && [ $times_host = "$1" ] || continue
         for ((shard = 0; shard < shards; shard++)); do
           printf '%s\0%s\0%s\0%s\0%s\0' "$backend" "$program" "$file" $shards $shard
