@@ -125,11 +125,11 @@ TEST_F(Assembled, AttentionOfSequencesAndGroups) {
   const Attention attention({.mask = masks::causal()});
   for (const int d : {64, 128, 256}) {
     SCOPED_TRACE(d);
-    const Tensor q = host({16, 4, d}), kv = host({16, 2, d}), o = host({16, 4, d});
+    const Tensor q = host({64, 4, d}), kv = host({64, 2, d}), o = host({64, 4, d});
     const Tensor starts = Tensor::zeros({2}, DType::i32, Device::cpu());
-    const AttentionExtras extras{numbers({16, 4}), numbers({16, 4}), numbers({4})};
+    const AttentionExtras extras{numbers({64, 4}), numbers({64, 4}), numbers({4})};
     const ir::Kernel varlen = traced(
-        "attention", [&] { attention.varlen(cpu, q, kv, kv, o, {starts, starts, 16}, extras); });
+        "attention", [&] { attention.varlen(cpu, q, kv, kv, o, {starts, starts, 64}, extras); });
     expect_clean(varlen, "sm_90a", true);
     EXPECT_GE(products_followed(varlen, 6), 6U);
     if (d == 128 && runtime::diagnose().finding("NVRTC").present)
