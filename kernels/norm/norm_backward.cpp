@@ -1,6 +1,7 @@
 // Gradients of the norms. Each program processes consecutive rows and accumulates partial sums of
 // the gradients of weight and bias; a second launch adds them in the order of the programs.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <optional>
 
@@ -207,12 +208,28 @@ auto sum_of_programs() {
   });
 }
 
+/// Longest row, in columns, for which the plan of programs that sum gradients of weight and bias is
+/// given: a thread holds 16 elements. With 32 it needs over 200 registers, and rows of 1024 columns
+/// took 3 % more time (H200, bench/results/sweeps/2026-11-30-h200-compare.jsonl).
+constexpr std::int64_t kMaxSummedColumns = 4096;
+template <int warps>
+constexpr PlanPatch kSummingWarps{.num_warps = warps, .min_ctas_per_sm = 1};
+
 template <class T>
 struct BackwardKernels {
-  decltype(gradients_of_held_rows<T>()) held = gradients_of_held_rows<T>();
+  using Held = decltype(gradients_of_held_rows<T>());
+  Held held = gradients_of_held_rows<T>();
+  std::array<Held, 4> summing{held.with_plan(kSummingWarps<1>), held.with_plan(kSummingWarps<2>),
+                              held.with_plan(kSummingWarps<4>), held.with_plan(kSummingWarps<8>)};
   decltype(gradient_in_two_passes<T>()) two_pass = gradient_in_two_passes<T>();
   decltype(sums_of_columns<T>()) column_sums = sums_of_columns<T>();
 };
+
+/// Returns the index in `summing` for rows of this many columns.
+std::size_t log_of_summing_warps(std::int64_t columns) {
+  constexpr std::int64_t kColumnsOfWarp = 512;
+  return std::bit_width(static_cast<std::uint64_t>((columns - 1) / kColumnsOfWarp));
+}
 
 /// Builds the plan of a backward call; its arguments are in the order of `Slot`.
 class NormBackwardPlan {
@@ -232,9 +249,12 @@ class NormBackwardPlan {
     const auto programs = static_cast<std::int32_t>(programs_for(rows, tile_rows));
     const PlanSlot w = partial(dweight, programs, columns), b = partial(dbias, programs, columns);
     const PlanSlot none, carried_b = carries_both ? b : none;
+    const bool are_prefetched = tile_rows == 1 && columns <= kMaxPrefetchedColumns;
+    const bool are_summed = are_prefetched && columns <= kMaxSummedColumns &&
+                            (has(dweight) || has(dbias) || sizeof(T) == 4);
     if (is_held)
-      launch(kernels->held, arg(dsum), arg(dx), w, carried_b, programs, tile_rows,
-             tile_rows == 1 && columns <= kMaxPrefetchedColumns);
+      launch(are_summed ? kernels->summing[log_of_summing_warps(columns)] : kernels->held,
+             arg(dsum), arg(dx), w, carried_b, programs, tile_rows, are_prefetched);
     else
       launch(kernels->two_pass, arg(dsum), arg(dx));
     const PlanSlot summed_w = is_held ? none : w, summed_b = is_held && carries_both ? none : b;

@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
+#include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
+#include "ir/access.h"
 #include "ir/analysis/sort_words.h"
 #include "ir/loop.h"
 #include "ir/matrix_type.h"
@@ -25,43 +29,111 @@ bool is_exchange(Opcode o) {
          is_fold_by_function(o);
 }
 
+/// Returns true if the assembler computes the op again rather than spill its result.
+bool is_cheap(const OpData& d) {
+  using enum Opcode;
+  return d.is(Add, Sub, Mul, Fma, Min, Max, Neg, Abs, And, Or, Xor, Not, Select, Cast, Bitcast);
+}
+
+/// Returns true if threads compare positions of loaded elements with extents.
+bool has_masked_loads(const Kernel& k) {
+  return any_op(k, k.body(), [&](OpId op) {
+    const OpData& d = k[op];
+    if (d.opcode == Opcode::Load) return d.operands.size() > 1;
+    return d.opcode == Opcode::LoadView &&
+           std::ranges::any_of(access_of(k, d).axes, [](const AccessAxis& axis) {
+             return axis.tile_dim >= 0 && !axis.in_bounds;
+           });
+  });
+}
+
 /// Live range of a tile, from its definition to its last use in program order.
 struct LiveSpan {
   Value tile;
   std::int64_t registers = 0, first = 0, last = 0;
   bool is_counted = false;  ///< else only if the range contains a point of exchange
+
+  bool is_live(std::int64_t time) const { return first < time && time <= last; }
 };
+
+/// How long a carry is live whose next value is loaded in the loop, i.e. one iteration ahead.
+enum class LoadedCarry : std::uint8_t { throughout_loop, to_last_use };
 
 class LiveSpans {
  public:
-  LiveSpans(const Kernel& k, std::int64_t threads) : k_(k), threads_(threads), uses_(k) {
+  LiveSpans(const Kernel& k, std::int64_t threads, LoadedCarry loaded)
+      : k_(k), threads_(threads), loaded_(loaded), uses_(k) {
     region(k.body());
   }
 
   LiveTiles most() const {
-    std::vector<LiveSpan> held = others_;
-    for (const auto& [value, span] : spans_)
-      if (span.is_counted || waits(span)) held.push_back(span);
-    std::vector<std::int64_t> change(static_cast<std::size_t>(now_) + 2, 0);
-    for (const LiveSpan& s : held) {
-      change[static_cast<std::size_t>(s.first + 1)] += s.registers;
-      change[static_cast<std::size_t>(s.last + 1)] -= s.registers;
-    }
-    LiveTiles most{.registers = 0, .largest = {}, .has_exchange = has_exchange_};
-    std::int64_t sum = 0, peak = 0;
-    for (std::int64_t time = 0; time < now_; ++time)
-      if ((sum += change[static_cast<std::size_t>(time)]) > most.registers)
-        most.registers = sum, peak = time;
+    const std::vector<LiveSpan> held = held_spans();
+    const std::vector<std::int64_t> sums = sums_of(held);
+    const auto peak = std::ranges::max_element(sums);
+    LiveTiles most{.registers = *peak, .largest = {}, .has_exchange = has_exchange_};
     const LiveSpan* largest = nullptr;
     for (const LiveSpan& s : held)
-      if (s.first < peak && peak <= s.last && (!largest || is_larger(s, *largest))) largest = &s;
+      if (s.is_live(peak - sums.begin()) && (!largest || is_larger(s, *largest))) largest = &s;
     if (largest) most.largest = largest->tile;
+    return most;
+  }
+
+  /// Returns the registers at the point of highest pressure, without the tiles that one cheap op
+  /// computes again from other live tiles.
+  std::int64_t least() const {
+    std::vector<LiveSpan> held = held_spans();
+    std::ranges::sort(held, {}, &LiveSpan::first);
+    const std::vector<std::int64_t> sums = sums_of(held);
+    std::int64_t most = 0;
+    for (std::int64_t time = 0; time < now_; ++time)
+      if (sums[static_cast<std::size_t>(time)] > most) most = std::max(most, least_at(time, held));
     return most;
   }
 
  private:
   static bool is_larger(const LiveSpan& a, const LiveSpan& b) {
     return a.registers != b.registers ? a.registers > b.registers : a.first < b.first;
+  }
+
+  /// Returns the live ranges that take registers.
+  std::vector<LiveSpan> held_spans() const {
+    std::vector<LiveSpan> held = others_;
+    for (const auto& [value, span] : spans_)
+      if (span.is_counted || waits(span)) held.push_back(span);
+    return held;
+  }
+
+  /// Returns the registers of the live ranges at each position.
+  std::vector<std::int64_t> sums_of(std::span<const LiveSpan> held) const {
+    std::vector<std::int64_t> sums(static_cast<std::size_t>(now_) + 2, 0);
+    for (const LiveSpan& s : held) {
+      sums[static_cast<std::size_t>(s.first + 1)] += s.registers;
+      sums[static_cast<std::size_t>(s.last + 1)] -= s.registers;
+    }
+    std::partial_sum(sums.begin(), sums.end(), sums.begin());
+    return sums;
+  }
+
+  /// Returns least() at one position; `held` is in the order of definitions.
+  std::int64_t least_at(std::int64_t time, std::span<const LiveSpan> held) const {
+    std::int64_t registers = 0;
+    std::unordered_set<Value> kept;
+    for (const LiveSpan& s : held) {
+      if (!s.is_live(time) || (!s.is_counted && is_computed_from(kept, s.tile))) continue;
+      registers += s.registers;
+      kept.insert(s.tile);
+    }
+    return registers;
+  }
+
+  /// Returns true if one cheap op computes the value from scalars, constants and these tiles.
+  bool is_computed_from(const std::unordered_set<Value>& tiles, Value v) const {
+    const OpId def = k_[v].def;
+    return def && is_cheap(k_[def]) && std::ranges::all_of(k_[def].operands, [&](Value operand) {
+             const OpId by = k_[operand].def;
+             return !k_.type(operand).is_tile() || tiles.contains(operand) ||
+                    (by && k_[by].opcode == Opcode::Const);
+           });
   }
 
   bool waits(const LiveSpan& s) const {
@@ -76,6 +148,7 @@ class LiveSpans {
   }
 
   /// A value that a loop or a branch reads from outside is live to the end of the loop or branch.
+  /// The initial value of a carry that is live to its last use is live to the start of the loop.
   void region(RegionId r) {
     for (OpId op : k_.ops(r)) {
       const OpData& d = k_[op];
@@ -83,7 +156,11 @@ class LiveSpans {
       if (is_exchange(d.opcode) || d.opcode == Opcode::Dot) exchanges_.push_back(time);
       has_exchange_ |= is_exchange(d.opcode);
       for (RegionId inner : d.regions) region(inner);
-      std::vector<Value> read(d.operands.begin(), d.operands.end());
+      const bool has_carries = is_loop(d) && loaded_ == LoadedCarry::to_last_use;
+      const std::size_t inits = has_carries ? loop_inits(d).size() : 0;
+      for (Value v : std::span(d.operands).last(inits)) use(v, time);
+      std::vector<Value> read(d.operands.begin(),
+                              d.operands.end() - static_cast<std::ptrdiff_t>(inits));
       for (RegionId inner : d.regions)
         walk(k_, inner, [&](OpId o) {
           read.insert(read.end(), k_[o].operands.begin(), k_[o].operands.end());
@@ -98,19 +175,23 @@ class LiveSpans {
     }
   }
 
-  /// Loop carries are live throughout the loop. An accumulator's next value takes the registers of
-  /// a carry that is not read any more.
+  /// Loop carries are live throughout the loop, or to their last use. An accumulator's next value
+  /// takes the registers of a carry that is not read any more.
   void carries(OpId loop, std::int64_t time, std::int64_t end) {
     const OpData& d = k_[loop];
     const auto inits = loop_inits(d), nexts = loop_nexts(k_, loop);
     const auto args = body_carries(k_, loop);
     for (std::size_t i = 0; i < d.results.size(); ++i) {
       if (!k_.type(d.results[i]).is_tile()) continue;
-      others_.push_back({inits[i], registers_of(k_.type(d.results[i])), time, end, true});
-      const OpId next = k_[nexts[i]].def;
-      if (next && k_[next].opcode == Opcode::Dot && spans_.contains(nexts[i]) &&
-          last_uses_[args[i]] <= spans_.at(nexts[i]).first)
-        spans_.at(nexts[i]).registers = 0;
+      const auto next = spans_.find(nexts[i]);
+      const bool is_in_loop = next != spans_.end() && next->second.first > time;
+      const bool is_dot = is_in_loop && k_[k_[nexts[i]].def].opcode == Opcode::Dot;
+      const std::int64_t last_use = last_uses_[args[i]];
+      if (is_dot && last_use <= next->second.first) next->second.registers = 0;
+      const bool is_loaded = is_in_loop && !is_dot && next->second.is_counted;
+      const bool ends = is_loaded && loaded_ == LoadedCarry::to_last_use;
+      const std::int64_t last = ends ? last_use : end;
+      others_.push_back({inits[i], registers_of(k_.type(d.results[i])), time, last, true});
     }
   }
 
@@ -194,6 +275,7 @@ class LiveSpans {
 
   const Kernel& k_;
   std::int64_t threads_, now_ = 0;
+  LoadedCarry loaded_;
   Uses uses_;
   std::unordered_map<Value, LiveSpan> spans_;
   std::unordered_map<Value, std::int64_t> last_uses_;
@@ -204,11 +286,15 @@ class LiveSpans {
 
 }  // namespace
 
-LiveTiles live_tiles(const Kernel& k, std::int64_t threads) { return LiveSpans(k, threads).most(); }
+LiveTiles live_tiles(const Kernel& k, std::int64_t threads) {
+  return LiveSpans(k, threads, LoadedCarry::throughout_loop).most();
+}
 
 bool live_tiles_fit(const Kernel& k, int num_warps) {
   const std::int64_t available = k.info.target->registers_at_entry(num_warps) - kOtherRegisters;
-  return live_tiles(k, 32 * std::int64_t{num_warps}).registers <= available;
+  const LiveSpans spans(k, 32 * std::int64_t{num_warps}, LoadedCarry::to_last_use);
+  return spans.most().registers <= available ||
+         (!has_masked_loads(k) && spans.least() <= available);
 }
 
 int warps_that_fit(const Kernel& k, int preferred) {

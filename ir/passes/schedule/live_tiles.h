@@ -23,7 +23,11 @@ struct LiveTiles {
 LiveTiles live_tiles(const Kernel& k, std::int64_t threads);
 
 /// Returns true if the live tiles of `num_warps` warps leave each thread the registers that
-/// addresses, masks and elementwise values take.
+/// addresses, masks and elementwise values take. A carry whose next value is loaded in the loop is
+/// live to its last use. Without masked loads, a tile that is live across an exchange is not
+/// counted if one cheap op computes it from tiles that are live there anyway: `w * g` if w and g
+/// are read again, too. ptxas 13.0 computes such tiles again and does not spill, but it spills
+/// where loads are masked or where narrower tiles would have to stay live instead.
 bool live_tiles_fit(const Kernel& k, int num_warps);
 
 /// Returns the smallest number of warps, `preferred` or twice that and so on, whose live tiles fit;
