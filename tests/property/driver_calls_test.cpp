@@ -237,10 +237,10 @@ TEST_F(DriverCalls, Paged) {
   };
   expect("decoding", "launch 2; maps 4", of(1));
   expect("several queries", "launch 2; maps 4", of(4));
-  expect("scheduled decoding", "launch 3, capture 1, id 1; maps 4", of(1, true));
-  expect("scheduled queries", "launch 3, capture 1, id 1; maps 4", of(4, true));
+  expect("scheduled decoding", "launch 3, capture 1, id 1; maps 0", of(1, true));
+  expect("scheduled queries", "launch 3, capture 1, id 1; maps 0", of(4, true));
   expect("mixed", "launch 2, capture 1, id 1; maps 5", of(200));
-  expect("scheduled mixed", "launch 4, capture 1, id 1; maps 9", of(200, true));
+  expect("scheduled mixed", "launch 4, capture 1, id 1; maps 5", of(200, true));
   expect("with a rotation and slots", "launch 2, capture 1, id 1; maps 5", of(200, false, true));
 }
 
