@@ -16,6 +16,15 @@ namespace {
 constexpr std::array<int, 2> kRowsInN{16, kMaxRowsInN};
 constexpr int kKeysInM = 64;
 
+/// Stages of each of two CTAs per SM.
+constexpr int kMinPairedStages = 3, kMaxPairedStages = 4;
+
+/// Returns the number of keys of a block for which two CTAs per SM have room. Values are in M, too.
+int paired_keys(const AttentionCall& c) {
+  return keys_of_paired_ctas(static_cast<int>(c.Q.size(3)),
+                             static_cast<int>(round_up(c.V.size(3), kKeysInM)));
+}
+
 /// Returns the number of sequences, at least 1.
 std::int64_t sequences(const AttentionCall& c) {
   return std::max<std::int64_t>(c.lengths.q.size(0) - 1, 1);
@@ -113,7 +122,7 @@ AttentionConfig AttentionHeuristics::config(const AttentionCall& c, bool splits_
   if (given) config.block_q = given->block_q, config.block_kv = given->block_kv;
   const bool is_small = given && p.pack_gqa && p.queries <= kSmallQBlock;
   if (const auto rows = rows_in_n(c)) {
-    config.block_q = *rows, config.block_kv = kKeysInM;
+    config.block_q = *rows, config.block_kv = keys_in_m(c);
     return config;
   }
   if (is_small || gathers_rows(c)) config.block_q = kSmallQBlock;
@@ -149,13 +158,13 @@ std::optional<int> AttentionHeuristics::rows_in_n(const AttentionCall& c) const 
 }
 
 int AttentionHeuristics::paired_stages(const AttentionCall& c) const {
-  constexpr int kMinStages = 3, kMaxStages = 4;
   if (!rows_in_n(c) || !has_wgmma(c.Q.device())) return 0;
-  // Values are in M, too.
-  const int keys = keys_of_paired_ctas(static_cast<int>(c.Q.size(3)),
-                                       static_cast<int>(round_up(c.V.size(3), kKeysInM))),
-            stages = std::min(kMinStages * keys / kKeysInM, kMaxStages);
-  return stages >= kMinStages ? stages : 0;
+  const int stages = std::min(kMinPairedStages * paired_keys(c) / keys_in_m(c), kMaxPairedStages);
+  return stages >= kMinPairedStages ? stages : 0;
+}
+
+int AttentionHeuristics::keys_in_m(const AttentionCall& c) const {
+  return paired_keys(c) >= 2 * kKeysInM ? 2 * kKeysInM : kKeysInM;
 }
 
 bool AttentionHeuristics::gathers_rows(const AttentionCall& c) const {

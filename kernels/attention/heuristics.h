@@ -40,6 +40,8 @@ struct AttentionHeuristics {
   /// Returns the rows of a tile of a call whose products have keys in M, or nothing if rows are in
   /// M: softmax of so few rows per request or packed sequence that M would be mostly padding.
   std::optional<int> rows_in_n(const AttentionCall& c) const;
+  /// Returns the keys of a block of a call whose keys are in M: 128 if two CTAs per SM have room.
+  int keys_in_m(const AttentionCall& c) const;
   /// Returns the stages of each of two CTAs per SM of a call whose keys are in M, or 0 if an SM has
   /// room for one CTA.
   int paired_stages(const AttentionCall& c) const;
