@@ -27,7 +27,9 @@ TEST_P(PagedSm80OnGpu, EqualsAttentionInDoubles) {
     EXPECT_FALSE(k.plan.wgmma);
     runtime::emit(k, request);
     runtime::assemble(k, request);
-    if (of.packs) EXPECT_EQ(k.report.spill_stores + k.report.spill_loads, 0);
+    if (of.packs) {
+      EXPECT_EQ(k.report.spill_stores + k.report.spill_loads, 0);
+    }
     const PagedRequests p(of.extents, of.lengths, gpu);
     const PagedLaunch launch(p, of.packs);
     const Stream stream(gpu);

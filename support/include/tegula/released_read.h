@@ -11,6 +11,7 @@ namespace tegula {
 /// among the diagnostics; tegula/poison.h).
 class ReleasedRead : public ProgramError {
  public:
+  /// `address`: that of the first released element that was read.
   ReleasedRead(std::vector<Diagnostic> all, std::uintptr_t address)
       : ProgramError(std::move(all)), address_(address) {}
   /// Returns the address of the first released element that was read.
