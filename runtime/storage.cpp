@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <list>
@@ -125,9 +126,15 @@ std::shared_ptr<void> list_borrowed(HostAllocation memory, std::shared_ptr<void>
     at = all.borrowed.insert(all.borrowed.begin(), memory);
   }
   return std::shared_ptr<void>(owner.get(), [at, owner](void*) {
-    const std::lock_guard unlisting(registry().mutex);
-    forget_released(at->begin, at->begin + at->bytes);
-    registry().borrowed.erase(at);
+    Registry& listed = registry();
+    const std::lock_guard unlisting(listed.mutex);
+    const HostAllocation gone = *at;
+    listed.borrowed.erase(at);
+    const auto overlaps = [&](const HostAllocation& b) {
+      return b.begin < gone.begin + gone.bytes && gone.begin < b.begin + b.bytes;
+    };
+    if (std::ranges::none_of(listed.borrowed, overlaps))
+      forget_released(gone.begin, gone.begin + gone.bytes);
   });
 }
 
