@@ -190,7 +190,7 @@ class LiveSpans {
       if (is_dot && last_use <= next->second.first) next->second.registers = 0;
       const bool is_loaded = is_in_loop && !is_dot && next->second.is_counted;
       const bool ends = is_loaded && loaded_ == LoadedCarry::to_last_use;
-      const std::int64_t last = ends ? last_use : end;
+      const std::int64_t last = ends ? std::max(last_use, time) : end;
       others_.push_back({inits[i], registers_of(k_.type(d.results[i])), time, last, true});
     }
   }
