@@ -208,25 +208,26 @@ auto sum_of_programs() {
   });
 }
 
-/// Longest row, in columns, for which the plan of programs that sum gradients of weight and bias is
-/// given: a thread holds 16 elements. With 32 it needs over 200 registers, and rows of 1024 columns
-/// took 3 % more time (H200, bench/results/sweeps/2026-11-30-h200-compare.jsonl).
-constexpr std::int64_t kMaxSummedColumns = 4096;
+/// Longest row, in columns, for which the plan is given of programs that sum gradients of weight
+/// and bias, or whose rows are f32: a thread holds 16 elements. The compiler would choose 32, with
+/// which a thread needs over 200 registers and rows of 1024 columns took 3 % more time (H200,
+/// bench/results/sweeps/2026-11-30-h200-compare.jsonl).
+constexpr std::int64_t kMaxGivenColumns = 4096;
 template <int warps>
-constexpr PlanPatch kSummingWarps{.num_warps = warps, .min_ctas_per_sm = 1};
+constexpr PlanPatch kGivenWarps{.num_warps = warps, .min_ctas_per_sm = 1};
 
 template <class T>
 struct BackwardKernels {
   using Held = decltype(gradients_of_held_rows<T>());
   Held held = gradients_of_held_rows<T>();
-  std::array<Held, 4> summing{held.with_plan(kSummingWarps<1>), held.with_plan(kSummingWarps<2>),
-                              held.with_plan(kSummingWarps<4>), held.with_plan(kSummingWarps<8>)};
+  std::array<Held, 4> given{held.with_plan(kGivenWarps<1>), held.with_plan(kGivenWarps<2>),
+                            held.with_plan(kGivenWarps<4>), held.with_plan(kGivenWarps<8>)};
   decltype(gradient_in_two_passes<T>()) two_pass = gradient_in_two_passes<T>();
   decltype(sums_of_columns<T>()) column_sums = sums_of_columns<T>();
 };
 
-/// Returns the index in `summing` for rows of this many columns.
-std::size_t log_of_summing_warps(std::int64_t columns) {
+/// Returns the index in `given` for rows of this many columns.
+std::size_t log_of_given_warps(std::int64_t columns) {
   constexpr std::int64_t kColumnsOfWarp = 512;
   return std::bit_width(static_cast<std::uint64_t>((columns - 1) / kColumnsOfWarp));
 }
@@ -250,10 +251,10 @@ class NormBackwardPlan {
     const PlanSlot w = partial(dweight, programs, columns), b = partial(dbias, programs, columns);
     const PlanSlot none, carried_b = carries_both ? b : none;
     const bool are_prefetched = tile_rows == 1 && columns <= kMaxPrefetchedColumns;
-    const bool are_summed = are_prefetched && columns <= kMaxSummedColumns &&
-                            (has(dweight) || has(dbias) || sizeof(T) == 4);
+    const bool has_given_plan = are_prefetched && columns <= kMaxGivenColumns &&
+                                (has(dweight) || has(dbias) || sizeof(T) == 4);
     if (is_held)
-      launch(are_summed ? kernels->summing[log_of_summing_warps(columns)] : kernels->held,
+      launch(has_given_plan ? kernels->given[log_of_given_warps(columns)] : kernels->held,
              arg(dsum), arg(dx), w, carried_b, programs, tile_rows, are_prefetched);
     else
       launch(kernels->two_pass, arg(dsum), arg(dx));
