@@ -51,7 +51,7 @@ class ForwardTileProgram {
         tiles_{tiles.block_q, tiles.block_kv},
         keys_in_m_(tiles.keys_in_m),
         // If two CTAs share an SM all the time, one copies while the other one computes. That is
-        // faster than TMA.
+        // faster than TMA for several thousand keys per request.
         copies_by_threads_(paged.work && tiles.paired_stages > 0),
         programs_(tiles.cluster_ctas),
         few_queries_(tiles.few_queries),

@@ -179,9 +179,11 @@ std::optional<bool> AttentionHeuristics::packs_sequences() const {
 
 /// The host knows the mean number of keys of packed sequences only. It is assumed that they are
 /// uneven, so that division saves the time in which a program reads the mean; the list is written
-/// in an additional launch (docs/experiments/2026-11-29-paged-decoding.md).
+/// in an additional launch (docs/experiments/2026-11-29-paged-decoding.md). More rows than those of
+/// a tile give enough programs.
 bool AttentionHeuristics::division_pays(const AttentionCall& c) const {
   constexpr double kListUs = 4, kFactor = 2;
+  if (c.rows() > kSmallQBlock) return false;
   if (schedule.split_kv) return *schedule.split_kv > 1;
   const AttentionRates& rates = device_profile(c.Q.device()).attention;
   const auto bytes = static_cast<double>(size_bytes(c.K.dtype()) * (c.K.size(3) + c.V.size(3))),
@@ -195,8 +197,8 @@ std::optional<WorkExtents> AttentionHeuristics::listed_work(const AttentionCall&
     return std::nullopt;
   const AttentionConfig chosen = config(c);
   const std::int64_t tiles = c.K.size(1) * ceil_div<std::int64_t>(c.rows(), chosen.block_q);
-  // Two CTAs share an SM if threads copy all operands: while one computes, the other one copies.
-  // TMA copies boxes of packed sequences, and of the pages of a table.
+  // With rows in M, two CTAs share an SM if threads copy all operands: while one computes, the
+  // other one copies. TMA copies boxes of packed sequences, and of the pages of a table.
   const bool has_boxes = !c.is_paged ||
                          (c.has_table && rows_of_page_boxes(c.K.size(2), chosen.block_kv) > 1),
              copies = gathers_rows(c) && has_wgmma(c.Q.device()) && !has_boxes,

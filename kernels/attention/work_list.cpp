@@ -88,9 +88,11 @@ class Writer {
                longest = this->longest();
     // The parts of one wave may be 10 % larger than the average of all SMs. In several waves, no
     // request is divided if none has more than 5 / 4 of a part.
+    const Tile has_waves = items_ - requests_ > at_once;
     const Tile of_wave = max(least, total / at_once + total / (at_once * 10) + 1),
                of_waves = max(least, cdiv(total, items_ - requests_)),
-               of_several = where(longest <= of_waves * 5 / 4, max(of_waves, longest), of_waves),
+               of_several = where(has_waves && longest <= of_waves * 5 / 4, max(of_waves, longest),
+                                  of_waves),
                count = sum_of([&](const Requests& r) { return parts_of(r, of_wave); }),
                each = where(count <= at_once, of_wave, of_several);
     const Tile of_classes = sum_of([&](const Requests& r) { return parts_by_class(r, each); });

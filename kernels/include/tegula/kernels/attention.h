@@ -246,12 +246,13 @@ class Attention {
   /// Sequences of different lengths: Q [total q, heads, head_dim], K [total kv, kv_heads,
   /// head_dim], V [total kv, kv_heads, head_dim_v], O [total q, heads, head_dim_v]; lse and row_max
   /// [total q, heads]. Mask and score receive the sequence's index as `b`, and positions in it.
-  /// `lengths.max_seqlen_q` may be any bound of the sequences' queries (T1691 on `cpu` and `sim` if
-  /// a sequence of a call with packed heads has more). Rows of O after the last sequence are not
-  /// written, and keys and values after it may have any contents. Lengths, their number and
-  /// max_seqlen_q may change without recompiling, and a recorded graph may be replayed with other
-  /// lengths. With few queries per sequence, heads of a group share a tile (pack_gqa), and a list
-  /// that the call writes on the device divides the keys of long sequences (split_kv).
+  /// `lengths.max_seqlen_q` may be any bound of the sequences' queries, but few queries are found
+  /// by it (T1691 on `cpu` and `sim` if a sequence of a call with packed heads has more). Rows of O
+  /// after the last sequence are not written, and keys and values after it may have any contents.
+  /// Lengths, their number and max_seqlen_q may change without recompiling, and a recorded graph
+  /// may be replayed with other lengths. With few queries per sequence, heads of a group share a
+  /// tile (pack_gqa), and a list that the call writes on the device divides the keys of long
+  /// sequences (split_kv).
   void varlen(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
               const Tensor& O, const CuSeqlens& lengths, const AttentionExtras& extras = {},
               Loc at = std::source_location::current()) const;
