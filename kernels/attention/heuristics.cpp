@@ -179,11 +179,9 @@ std::optional<bool> AttentionHeuristics::packs_sequences() const {
 
 /// The host knows the mean number of keys of packed sequences only. It is assumed that they are
 /// uneven, so that division saves the time in which a program reads the mean; the list is written
-/// in an additional launch (docs/experiments/2026-11-29-paged-decoding.md). More rows than those of
-/// a tile give enough programs.
+/// in an additional launch (docs/experiments/2026-11-29-paged-decoding.md).
 bool AttentionHeuristics::division_pays(const AttentionCall& c) const {
   constexpr double kListUs = 4, kFactor = 2;
-  if (c.rows() > kSmallQBlock) return false;
   if (schedule.split_kv) return *schedule.split_kv > 1;
   const AttentionRates& rates = device_profile(c.Q.device()).attention;
   const auto bytes = static_cast<double>(size_bytes(c.K.dtype()) * (c.K.size(3) + c.V.size(3))),
@@ -203,7 +201,9 @@ std::optional<WorkExtents> AttentionHeuristics::listed_work(const AttentionCall&
                          (c.has_table && rows_of_page_boxes(c.K.size(2), chosen.block_kv) > 1),
              copies = gathers_rows(c) && has_wgmma(c.Q.device()) && !has_boxes,
              are_paired = rows_in_n(c) ? paired_stages(c) > 0 : copies;
-  return work_extents(c.lengths.q.size(0) - 1, tiles, num_sms(c.Q.device()) * (are_paired ? 2 : 1));
+  const std::int64_t programs = std::int64_t{num_sms(c.Q.device())} * (are_paired ? 2 : 1);
+  if (!c.is_paged && tiles >= programs) return std::nullopt;  // each sequence has enough programs
+  return work_extents(c.lengths.q.size(0) - 1, tiles, programs);
 }
 
 AskedFor AttentionHeuristics::speculation(const AttentionCall& c) const {
