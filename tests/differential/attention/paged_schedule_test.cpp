@@ -1,5 +1,6 @@
 // Decoding from pages by work lists: programs process parts of a request's keys, which are
 // combined in a fixed order, against attention in f64.
+#include <algorithm>
 #include <functional>
 #include <numeric>
 #include <thread>
@@ -68,27 +69,42 @@ TEST_P(PagedSchedule, LongRequestsAreDivided) {
   p.expect(host_causal());
 }
 
+/// Returns the words of the list of a step of one query per request, whose caches have no contents.
+std::vector<double> words_of_list(const std::vector<i32>& kv, std::int64_t kv_heads,
+                                  Device device) {
+  constexpr i32 kRowsOfPage = 64;
+  const std::int64_t n = std::ssize(kv);
+  std::vector<i32> offsets(kv.size() + 1);
+  std::iota(offsets.begin(), offsets.end(), 0);
+  const auto zeros = [&](const Dims& shape, DType type) {
+    return Tensor::zeros(shape, type, device);
+  };
+  const Tensor pages = zeros({1, kRowsOfPage, kv_heads, 64}, DType::bf16),
+               list = zeros({schedule_words(n, device)}, DType::i32);
+  Attention({.mask = masks::causal()})
+      .schedule(Stream(device), zeros({n, 2 * kv_heads, 64}, DType::bf16),
+                {pages, pages, zeros({n, *std::ranges::max_element(kv) / kRowsOfPage}, DType::i32)},
+                {Tensor::from(offsets, device), Tensor::from(kv, device), 1}, list);
+  return list.to_doubles();
+}
+
 /// At 7 / 8 of two waves, the parts would be a little smaller than the requests.
 TEST_P(PagedSchedule, EqualRequestsStayWholeInTwoWaves) {
-  const Device device = GetParam();
-  constexpr i32 kKeys = 704, kRowsOfPage = 64;
   for (const int eighths : {7, 5}) {
-    const auto n = static_cast<i32>(eighths * num_sms(device) / 4);
-    std::vector<i32> offsets(static_cast<std::size_t>(n) + 1);
-    std::iota(offsets.begin(), offsets.end(), 0);
-    const auto zeros = [&](const Dims& shape, DType type) {
-      return Tensor::zeros(shape, type, device);
-    };
-    const Tensor pages = zeros({1, kRowsOfPage, 2, 64}, DType::bf16),
-                 list = zeros({schedule_words(n, device)}, DType::i32);
-    Attention({.mask = masks::causal()})
-        .schedule(Stream(device), zeros({n, 4, 64}, DType::bf16),
-                  {pages, pages, zeros({n, kKeys / kRowsOfPage}, DType::i32)},
-                  {Tensor::from(offsets, device), Tensor::full({n}, kKeys, DType::i32, device), 1},
-                  list);
-    const auto words = list.to_doubles();
-    EXPECT_EQ(words[2], eighths == 7 ? 1 : 2) << "parts of the first entry's request, of " << n;
+    const auto n = static_cast<std::size_t>(eighths * num_sms(GetParam()) / 4);
+    EXPECT_EQ(words_of_list(std::vector<i32>(n, 704), 2, GetParam())[2], eighths == 7 ? 1 : 2)
+        << "parts of the first entry's request, of " << n;
   }
+}
+
+/// Half as many requests as programs at once, which are in one wave however they are divided.
+TEST_P(PagedSchedule, UnevenRequestsOfOneWaveAreDivided) {
+  std::vector<i32> kv(static_cast<std::size_t>(num_sms(GetParam()) / 8));
+  for (std::size_t b = 0; b < kv.size(); ++b) kv[b] = 7168 + 128 * static_cast<i32>(b);
+  const std::vector<double> words = words_of_list(kv, 8, GetParam());
+  int divided = 0;
+  for (std::size_t i = 0; i < 4 * kv.size(); i += 4) divided += words[i + 2] > 1 ? 1 : 0;
+  EXPECT_GE(divided, std::ssize(kv) / 2);
 }
 
 /// Requests that share pages, and requests without keys or queries.
@@ -266,7 +282,7 @@ TEST_P(PagedSchedule, PartsInAllSlots) {
   if (GetParam().kind == DeviceKind::cuda) GTEST_SKIP() << "for the number of SMs of the host";
   const Attention attention({.mask = masks::causal()});
   const PagedRequests p =
-      requests({1000}, GetParam(), {.heads = 66, .kv_heads = 66, .dim = 32, .head_dim_v = 32});
+      requests({1300}, GetParam(), {.heads = 66, .kv_heads = 66, .dim = 32, .head_dim_v = 32});
   EXPECT_EQ(parts_of(attention, p)[0], 4);
   run_by_list(attention, p);
   p.expect(host_causal());
