@@ -120,7 +120,7 @@ def with_correct_values(step, want):
             error = error_of(step, call(), want)
             if not error < LARGEST_ERROR:
                 raise RuntimeError(f"relative error {error:.3g}")
-        except Exception as problem:  # each peer raises errors of its own types
+        except Exception as problem:  # peers raise errors of different types
             print(f"{name}: {str(problem)[:300]}", file=sys.stderr)
             continue
         calls[name], errors[f"{name}_err"] = call, error

@@ -31,7 +31,7 @@ WORKLOADS = [
     ("attention, masks as lambdas", ["mask_causal", "mask_document", "mask_prefix", "mask_table", "mask_table_layers", "mask_window"], "FlexAttention (FLASH)"),
     ("attention, scores as lambdas", ["score_alibi", "score_distances", "score_softcap", "score_t5"], "FlexAttention (FLASH; T5: Triton)"),
     ("attention, decoding", ["attention_decode"], "cuDNN"),
-    ("attention, decoding from pages", ["paged_decode"], "FlashInfer, cuDNN, FlashAttention-3"),
+    ("decoding from pages", ["paged_decode"], "FlashInfer, cuDNN, FlashAttention-3"),
     ("attention backward", ["attention_backward_causal", "attention_backward_full"], "cuDNN, FlashAttention-4"),
     ("attention backward, masks, scores", ["attention_backward_masks"], "FlexAttention (FLASH)"),
     ("experts bf16, 128 .. 16384 tokens", ["moe"], "torch grouped_mm, compiled"),

@@ -277,7 +277,7 @@ TEST_P(PagedSchedule, ListsOfManyRequests) {
   EXPECT_TRUE(slots[0].second <= slots[1].first && slots[1].second <= slots[2].first);
 }
 
-/// With as many tiles as half of the SMs, a request has as many parts as there are slots.
+/// If the tiles are half as many as the SMs, the parts of a request use all slots.
 TEST_P(PagedSchedule, PartsInAllSlots) {
   if (GetParam().kind == DeviceKind::cuda) GTEST_SKIP() << "for the number of SMs of the host";
   const Attention attention({.mask = masks::causal()});

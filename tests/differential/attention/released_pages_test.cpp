@@ -144,7 +144,7 @@ TEST_P(ReleasedPages, BeforeAWindowAreNotRead) {
     }
 }
 
-/// One thread serves a request while another one releases the pages of its own.
+/// One thread serves a request while another thread releases the pages of a different request.
 TEST_P(ReleasedPages, OfTwoThreads) {
   const Attention attention({.mask = masks::causal()});
   const PagedRequests p({.rows = 16, .shares_pages = false}, {{1, 1}, {50, 60}}, GetParam());
